@@ -86,7 +86,7 @@ pub struct Udp<'a> {
     pub process: &'a Member,
     /// The socket.
     pub socket: &'a Datagrams,
-    /// Datagrams that the kernel has dropped there, before or after others went by the ring.
+    /// Datagrams that the kernel has dropped there, before or after others went by the ring, as far as that is known.
     pub dropped: u64,
 }
 
@@ -441,22 +441,30 @@ impl Scan {
         Sockets::of(self)
     }
 
-    /// Every UDP socket that was used, ordered by process and descriptor.
+    /// Every UDP socket that was used, ordered by process and descriptor, and what the kernel has dropped there.
     pub fn udp(&self) -> Vec<Udp<'_>> {
         let mut drops = drops::Drops::default();
-        let mut all: Vec<_> = self
-            .families
-            .iter()
-            .flat_map(|family| family.datagrams.iter().map(move |socket| (family, socket)))
-            .filter_map(|(family, socket)| {
+        let mut all = self.datagrams();
+        // In turn, but for what root and the own user have: that comes first.
+        let mut ordered: Vec<_> = all.iter_mut().filter(|udp| udp.socket.service.is_none()).collect();
+        ordered.sort_by_key(|udp| !is_trusted(udp.process.user));
+        for udp in ordered {
+            let Member { pid, user, .. } = *udp.process;
+            udp.dropped = drops.at(pid, user, udp.socket.fd).unwrap_or(0);
+        }
+        all
+    }
+
+    /// The same, without what the kernel has dropped.
+    pub fn datagrams(&self) -> Vec<Udp<'_>> {
+        let of = |family| {
+            let family: &Family = family;
+            family.datagrams.iter().filter_map(|socket| {
                 let process = family.members.iter().find(|m| m.slot == socket.slot)?;
-                let dropped = match socket.service {
-                    Some(_) => 0,
-                    None => drops.at(process.pid, socket.fd).unwrap_or(0),
-                };
-                Some(Udp { process, socket, dropped })
+                Some(Udp { process, socket, dropped: 0 })
             })
-            .collect();
+        };
+        let mut all: Vec<_> = self.families.iter().flat_map(of).collect();
         all.sort_by_key(|udp| (udp.process.pid, udp.socket.fd));
         all
     }

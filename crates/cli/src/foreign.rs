@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Octets of an environment: the kernel takes no more with a program than three quarters of 8 MiB (execve(2), "Limits on size of arguments").
 /// A process can say later that it is elsewhere, and longer (PR_SET_MM_MAP).
@@ -13,7 +14,7 @@ const ENVIRONMENT: u64 = 6 << 20;
 const MAPPINGS: u64 = 16 << 20;
 
 /// Octets of a table of sockets: 400,000 of them.
-const TABLE: u64 = 64 << 20;
+const TABLE: usize = 64 << 20;
 
 /// The first octets of a process's environment; empty if it cannot be read.
 pub fn environment(pid: u32) -> Vec<u8> {
@@ -28,9 +29,25 @@ pub fn mappings(pid: u32) -> io::Result<Vec<u8>> {
     first(&format!("/proc/{pid}/maps"), MAPPINGS)
 }
 
-/// The first octets of a table of sockets (`tcp`, `udp6`) of a process's network namespace.
-pub fn table(pid: u32, name: &str) -> Option<Vec<u8>> {
-    first(&format!("/proc/{pid}/net/{name}"), TABLE).ok()
+/// The first lines of a table of sockets (`tcp`, `udp6`) of a process's network namespace, and whether these are all: what is not there
+/// in this time is not waited for. The kernel counts through `udp` from its beginning for each piece.
+pub fn table(pid: u32, name: &str, most: Duration) -> Option<(Vec<u8>, bool)> {
+    let until = Instant::now() + most;
+    let mut file = File::open(format!("/proc/{pid}/net/{name}")).ok()?;
+    let (mut text, mut piece) = (Vec::new(), [0; 1 << 14]);
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Some((text, true)),
+            Ok(n) => text.extend_from_slice(&piece[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+        if text.len() >= TABLE || Instant::now() >= until {
+            let lines = text.iter().rposition(|octet| *octet == b'\n').map_or(0, |end| end + 1);
+            text.truncate(lines);
+            return Some((text, false));
+        }
+    }
 }
 
 fn first(path: &str, most: u64) -> io::Result<Vec<u8>> {
@@ -69,6 +86,17 @@ mod tests {
         let own = program::elf_of(Path::new("/proc/self/exe")).expect("a file").expect("a program");
         assert_eq!(obstacle(me, &own).expect("a process"), None);
         assert!(obstacle(u32::MAX, &own).is_err());
+    }
+
+    #[test]
+    fn a_table_is_not_read_after_its_time() {
+        let held: Vec<_> =
+            (0..300).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+        let me = std::process::id();
+        let (all, is_whole) = table(me, "udp", Duration::from_secs(60)).expect("a table");
+        assert!(is_whole && all.split(|octet| *octet == b'\n').count() > held.len());
+        let (some, is_whole) = table(me, "udp", Duration::ZERO).expect("a table");
+        assert!(!is_whole && some.len() < all.len() && some.ends_with(b"\n"));
     }
 
     #[test]

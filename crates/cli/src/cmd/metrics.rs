@@ -215,7 +215,7 @@ impl Ledger {
             self.ticks_per_us = bypath_sys::clock::ticks_per_us();
         }
         let mut groups = self.counters();
-        groups.extend(self.gauges(&scan, uncounted));
+        groups.extend(self.gauges(&scan, udp.len(), uncounted));
         let took = Value::Real(began.elapsed().as_secs_f64());
         groups.push(
             Group::gauge("scan_duration_seconds", "How long it took to look at every process").with([], took),
@@ -251,8 +251,10 @@ impl Ledger {
         is_unseen: impl Fn(&Id) -> bool,
     ) {
         let mut before = std::mem::take(&mut self.open);
-        for (socket, label, counts) in seen {
-            before.remove(&socket);
+        for (socket, label, mut counts) in seen {
+            // What the kernel has dropped is not known at every look.
+            let earlier = before.remove(&socket).map_or(0, |(_, earlier)| earlier.rx.lost);
+            counts.rx.lost = counts.rx.lost.max(earlier);
             self.open.insert(socket, (label, counts));
         }
         for (socket, (label, counts)) in before {
@@ -369,7 +371,7 @@ impl Ledger {
         groups
     }
 
-    fn gauges(&mut self, scan: &Scan, uncounted: u64) -> Vec<Group> {
+    fn gauges(&mut self, scan: &Scan, udp: usize, uncounted: u64) -> Vec<Group> {
         let mut processes: BTreeMap<Label, u64> = BTreeMap::new();
         for member in scan.families.iter().flat_map(|f| &f.members) {
             *processes.entry(self.label(member)).or_default() += 1;
@@ -408,7 +410,7 @@ impl Ledger {
             by_command,
             by_path,
             one("sockets", "Open sockets of TCP connections that Bypath follows", open),
-            one("udp_sockets", "Open UDP sockets that were used", scan.udp().len() as u64),
+            one("udp_sockets", "Open UDP sockets that were used", udp as u64),
             one("ring_capacity_bytes", "Size of the rings in use", rings),
             one("ring_waiting_bytes", "Bytes in rings that were not read yet", waiting),
             one("uncounted_processes", "Processes whose counters are in a file, and not here", uncounted),
@@ -599,8 +601,15 @@ mod tests {
         ledger.take_datagrams([].into_iter(), |_| true);
         ledger.take_datagrams(two(), |_| true);
         assert_eq!(all(&ledger), 20);
+        let dropped = |lost: u64| {
+            let rx = DatagramCounts { lost, ..DatagramCounts::default() };
+            [((id, 1, 8), label("a"), Datagrams { rx, ..sent(11) }), ((id, 0, 9), label("a"), sent(1))]
+        };
+        ledger.take_datagrams(dropped(7).into_iter(), |_| false);
+        ledger.take_datagrams(dropped(0).into_iter(), |_| false);
+        assert_eq!(all(&ledger), 27);
         ledger.take_datagrams([].into_iter(), |_| false);
-        assert_eq!((all(&ledger), ledger.open.len()), (20, 0));
+        assert_eq!((all(&ledger), ledger.open.len()), (27, 0));
     }
 
     #[test]

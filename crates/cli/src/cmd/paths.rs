@@ -174,7 +174,7 @@ fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {
 /// What to say where UDP sockets are all that is there.
 fn of_datagrams(scan: &Scan, pid: u32, fd: Option<i32>) -> &'static str {
     let is_one = |u: &connections::Udp<'_>| u.process.pid == pid && fd.is_none_or(|fd| u.socket.fd == fd);
-    if !scan.udp().iter().any(is_one) {
+    if !scan.datagrams().iter().any(is_one) {
         return "";
     }
     ". Its UDP sockets have no connection to be moved, and stay as they are: each datagram finds its way by itself. To keep them on the \

@@ -22,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// PID is not under Bypath, or the descriptor is not followed.
 const NOT_FOLLOWED: u8 = 1;
@@ -32,6 +33,9 @@ const CANNOT_TELL: u8 = 3;
 const TOLD: usize = 1000;
 /// Characters of a name, a path, or the conditions of a rule.
 const LINE: usize = 200;
+
+/// How long one table of sockets is read.
+const TABLE: Duration = Duration::from_secs(1);
 
 /// Arguments of `bypath why`.
 #[derive(Debug, clap::Args)]
@@ -614,7 +618,7 @@ fn service_of(inode: &str) -> Option<(String, u64)> {
     fd::close(netlink);
     let (own, _) = owner?;
     // The kernel has told of a socket of this network namespace, which the process need not be in.
-    let all = foreign::table(std::process::id(), "unix")?;
+    let (all, _) = foreign::table(std::process::id(), "unix", TABLE)?;
     let names =
         all.split(|b| *b == b'\n').filter_map(|line| line.rsplit(|b| *b == b' ').next()?.strip_prefix(b"@"));
     let (name, cookie) = names.filter_map(of_end_name).find(|(_, cookie)| *cookie == own)?;
@@ -632,7 +636,7 @@ fn socket_kind(pid: u32, inode: &str) -> Option<&'static str> {
         ("netlink", "netlink", 9),
     ];
     TABLES.into_iter().find_map(|(table, kind, column)| {
-        let text = foreign::table(pid, table)?;
+        let (text, _) = foreign::table(pid, table, TABLE)?;
         let text = String::from_utf8_lossy(&text).into_owned();
         text.lines().any(|l| l.split_whitespace().nth(column) == Some(inode)).then_some(kind)
     })

@@ -1,35 +1,66 @@
 //! What the kernel has dropped at UDP sockets, as `/proc/net/udp` tells: of each socket, by its inode.
 
+use crate::effort::Effort;
 use crate::foreign;
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-/// Network namespaces whose tables are read: anybody may make some.
-const MOST: usize = 64;
+/// How long the tables of a network namespace, one of each family, are read for root and the own user: some 15,000 sockets of each family. Anybody
+/// may have others there.
+const MOST: Duration = Duration::from_millis(500);
 
 /// Tables that were read, one of each network namespace.
 #[derive(Debug, Default)]
-pub struct Drops(HashMap<PathBuf, HashMap<u64, u64>>);
+pub struct Drops {
+    tables: HashMap<PathBuf, Table>,
+    /// 100 ms for the sockets of another user, some 7000 of each family in one namespace, 300 ms for all of them.
+    effort: Effort<100, 300>,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// By inode.
+    drops: HashMap<u64, u64>,
+    is_whole: bool,
+    /// For whom it was read: another one may have more time.
+    user: u32,
+}
 
 impl Drops {
-    /// Datagrams that the kernel has dropped at the socket behind a descriptor, most of them as its queue was full; `None`: that cannot be told.
-    pub fn at(&mut self, pid: u32, fd: i32) -> Option<u64> {
-        let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-        let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-        let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-        if self.0.len() >= MOST && !self.0.contains_key(&namespace) {
+    /// Datagrams that the kernel has dropped at the socket behind a descriptor of a process of this user, most of them as its queue was full;
+    /// `None`: that cannot be told, or not in time.
+    pub fn at(&mut self, pid: u32, user: u32, fd: i32) -> Option<u64> {
+        let Drops { tables, effort } = self;
+        let most = effort.left(user).unwrap_or(MOST);
+        if most.is_zero() {
             return None;
         }
-        let table = self.0.entry(namespace).or_insert_with(|| table(pid));
-        table.get(&inode).copied()
+        effort.on(user, || {
+            let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+            let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+            let known = tables.get(&namespace).filter(|table| table.is_whole || table.user == user);
+            if known.is_none() {
+                tables.insert(namespace.clone(), Table::read(pid, user, most));
+            }
+            tables[&namespace].drops.get(&inode).copied()
+        })
     }
 }
 
-fn table(pid: u32) -> HashMap<u64, u64> {
-    let texts = ["udp", "udp6"].map(|name| foreign::table(pid, name).unwrap_or_default());
-    let lines = texts.iter().flat_map(|text| text.split(|octet| *octet == b'\n'));
-    lines.filter_map(|line| row(str::from_utf8(line).ok()?)).collect()
+impl Table {
+    fn read(pid: u32, user: u32, most: Duration) -> Table {
+        let mut table = Table { drops: HashMap::new(), is_whole: true, user };
+        for name in ["udp", "udp6"] {
+            let (text, is_whole) = foreign::table(pid, name, most / 2).unwrap_or((Vec::new(), true));
+            table.is_whole &= is_whole;
+            let lines = text.split(|octet| *octet == b'\n');
+            table.drops.extend(lines.filter_map(|line| row(str::from_utf8(line).ok()?)));
+        }
+        table
+    }
 }
 
 /// Inode and drops; `None`: the headings.
@@ -46,10 +77,36 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
+    fn sockets_of_another_user_are_looked_for_no_longer_than_he_is_given() {
+        let stranger = bypath_sys::process::euid() + 1000;
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = |drops: &mut Drops, user| drops.at(std::process::id(), user, socket.as_raw_fd());
+        let mut drops = Drops::default();
+        assert_eq!(at(&mut drops, stranger), Some(0));
+        drops.effort.on(stranger, || std::thread::sleep(Duration::from_millis(100)));
+        assert_eq!(at(&mut drops, stranger), None);
+        assert_eq!(at(&mut drops, stranger + 1), Some(0));
+    }
+
+    /// What one user had no time for is read for the next one.
+    #[test]
+    fn a_table_that_was_read_in_part_is_read_again_for_another_user() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (pid, me) = (std::process::id(), bypath_sys::process::euid());
+        let mut drops = Drops::default();
+        let namespace = fs::read_link("/proc/self/ns/net").unwrap();
+        let part = Table { drops: HashMap::new(), is_whole: false, user: me + 1000 };
+        drops.tables.insert(namespace, part);
+        assert_eq!(drops.at(pid, me + 1000, socket.as_raw_fd()), None);
+        assert_eq!(drops.at(pid, me, socket.as_raw_fd()), Some(0));
+    }
+
+    #[test]
     fn what_a_full_queue_has_dropped_is_known() {
+        let me = bypath_sys::process::euid();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let receiver = UdpSocket::bind(address).unwrap();
-            let at = || Drops::default().at(std::process::id(), receiver.as_raw_fd());
+            let at = || Drops::default().at(std::process::id(), me, receiver.as_raw_fd());
             assert_eq!(at(), Some(0), "{address}");
             let sender = UdpSocket::bind(address).unwrap();
             let sent = 2000;
@@ -64,6 +121,6 @@ mod tests {
             assert_eq!(at(), Some(sent - got), "{address}");
             assert!(got < sent, "the queue was never full");
         }
-        assert_eq!(Drops::default().at(std::process::id(), i32::MAX), None);
+        assert_eq!(Drops::default().at(std::process::id(), me, i32::MAX), None);
     }
 }

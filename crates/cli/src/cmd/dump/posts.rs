@@ -70,7 +70,7 @@ impl Posts {
     /// # Errors
     /// A process that is asked for may not be read.
     pub fn discover(&mut self, scan: &Scan, wanted: &Wanted, begun: bool) -> Result<(), Failure> {
-        let all: Vec<_> = scan.udp().into_iter().filter(|u| u.socket.service.is_none()).collect();
+        let all: Vec<_> = scan.datagrams().into_iter().filter(|u| u.socket.service.is_none()).collect();
         let name = |user: u32, local: SocketAddr| (user, local.ip().to_canonical(), local.port());
         let sender = |u: &Udp| Some((name(u.process.user, u.socket.local?), Holder::of(u)));
         self.effort = Effort::default();

@@ -250,7 +250,7 @@ impl Taps {
         let connections = scan.connections();
         let streams =
             connections.iter().map(|c| (Protocol::Tcp, c.process, c.end.local, c.end.remote, &c.end.service));
-        let udp = scan.udp();
+        let udp = scan.datagrams();
         let datagrams = udp.iter().map(|u| {
             let s = u.socket;
             (Protocol::Udp, u.process, s.local, s.remote, &s.service)
