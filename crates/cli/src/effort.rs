@@ -14,8 +14,7 @@ pub struct Effort<const OF_USER: u64, const OF_USERS: u64> {
 impl<const OF_USER: u64, const OF_USERS: u64> Effort<OF_USER, OF_USERS> {
     /// How long this user is looked at still; `None`: as long as it takes.
     pub fn left(&self, user: u32) -> Option<Duration> {
-        let spent = self.of_user.get(&user).copied().unwrap_or_default();
-        let of_user = Duration::from_millis(OF_USER).saturating_sub(spent);
+        let of_user = Duration::from_millis(OF_USER).saturating_sub(self.spent(user));
         let of_users = Duration::from_millis(OF_USERS).saturating_sub(self.of_users);
         (!is_trusted(user)).then(|| of_user.min(of_users))
     }
@@ -23,6 +22,11 @@ impl<const OF_USER: u64, const OF_USERS: u64> Effort<OF_USER, OF_USERS> {
     /// Whether there is no more for this user: what is left is not found.
     pub fn is_over(&self, user: u32) -> bool {
         self.left(user) == Some(Duration::ZERO)
+    }
+
+    /// How long this user was looked at.
+    pub fn spent(&self, user: u32) -> Duration {
+        self.of_user.get(&user).copied().unwrap_or_default()
     }
 
     /// Does something for a user.
@@ -33,7 +37,8 @@ impl<const OF_USER: u64, const OF_USERS: u64> Effort<OF_USER, OF_USERS> {
         result
     }
 
-    fn spend(&mut self, user: u32, time: Duration) {
+    /// So long was spent on him.
+    pub fn spend(&mut self, user: u32, time: Duration) {
         if !is_trusted(user) {
             *self.of_user.entry(user).or_default() += time;
             self.of_users += time;

@@ -2,12 +2,14 @@
 //!
 //! A process has as many descriptors as it likes, as often the same, and a user as many processes. Those of root and of the own user are looked at first, and
 //! whole. Of others small processes come before large ones (Linux 6.2 tells how many descriptors there are), and the lowest numbers of each before the rest of
-//! any: there honest programs have what is looked for. That goes on for some time for each user, and all of them; what is left out is told.
+//! any: there honest programs have what is looked for. Users take turns, whoever was looked at for the shortest time comes next. That goes on for
+//! some time for each user, and all of them; what is left out is told.
 
 use super::regions::{Notes, Status, is_trusted};
 use crate::effort::Effort;
 use rustix::fs::{Dir, Mode, OFlags, readlinkat_raw};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
@@ -66,11 +68,12 @@ pub fn all(mut f: impl FnMut(Process, i32, &[u8]) -> Seen) -> io::Result<Unseen>
     let mut left_out: BTreeMap<u32, [usize; 2]> = BTreeMap::new();
     let mut walks: Vec<Walk> = others.into_iter().map(Walk::of).collect();
     for links in [FIRST, LINKS] {
-        walks.retain_mut(|walk| {
+        let mut rest = Vec::new();
+        in_turn(walks, &mut looks, |looks, mut walk| {
             let process = walk.process;
             let Some(left) = looks.left(process.user).filter(|left| !left.is_zero()) else {
                 left_out.entry(process.user).or_default()[usize::from(!walk.has_begun())] += 1;
-                return false;
+                return;
             };
             let most = Most { links, costly: COSTLY, until: Some(Instant::now() + left) };
             let end = looks.on(process.user, || walk.go(most, |n, text| f(process, n, text)));
@@ -79,8 +82,9 @@ pub fn all(mut f: impl FnMut(Process, i32, &[u8]) -> Seen) -> io::Result<Unseen>
             if !has_more && matches!(end, Ok(End::Links | End::Costly | End::Late)) {
                 left_out.entry(process.user).or_default()[0] += 1;
             }
-            has_more
+            rest.extend(has_more.then_some(walk));
         });
+        walks = rest;
     }
     for (user, [in_part, not_at_all]) in left_out {
         unseen.notes.add(format!(
@@ -88,6 +92,25 @@ pub fn all(mut f: impl FnMut(Process, i32, &[u8]) -> Seen) -> io::Result<Unseen>
         ));
     }
     Ok(unseen)
+}
+
+/// Calls `f` with each, of every user in their order: next comes whose user was looked at for the shortest time, and of these the first.
+fn in_turn(walks: Vec<Walk>, looks: &mut Looks, mut f: impl FnMut(&mut Looks, Walk)) {
+    let mut of_user: HashMap<u32, VecDeque<(usize, Walk)>> = HashMap::new();
+    for (place, walk) in walks.into_iter().enumerate() {
+        of_user.entry(walk.process.user).or_default().push_back((place, walk));
+    }
+    let turn = |looks: &Looks, user: u32, its: &VecDeque<(usize, Walk)>| {
+        its.front().map(|(place, _)| Reverse((looks.spent(user), *place, user)))
+    };
+    let mut next: BinaryHeap<_> = of_user.iter().filter_map(|(user, its)| turn(looks, *user, its)).collect();
+    while let Some(Reverse((_, _, user))) = next.pop() {
+        let Some(its) = of_user.get_mut(&user) else { continue };
+        if let Some((_, walk)) = its.pop_front() {
+            f(looks, walk);
+        }
+        next.extend(turn(looks, user, its));
+    }
 }
 
 /// It may have ended in the meantime, which is no matter.
@@ -201,9 +224,29 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::os::fd::AsRawFd;
+    use std::time::Duration;
 
     fn own() -> Walk {
         Walk::of(Process { pid: std::process::id(), user: bypath_sys::process::euid() })
+    }
+
+    #[test]
+    fn users_who_have_very_many_processes_leave_time_for_others() {
+        let stranger = bypath_sys::process::euid() + 1000;
+        let walk = |pid, user| Walk::of(Process { pid, user });
+        let mut walks: Vec<_> = (0..300).map(|n| walk(n, stranger + n % 3)).collect();
+        // The largest.
+        walks.extend([walk(1000, stranger + 3), walk(1001, stranger + 3)]);
+        let (mut looks, mut seen) = (Looks::default(), Vec::new());
+        in_turn(walks, &mut looks, |looks, walk| {
+            let Process { pid, user } = walk.process;
+            if !looks.is_over(user) {
+                seen.push(pid);
+                looks.spend(user, Duration::from_millis(10));
+            }
+        });
+        assert_eq!(seen[..8], [0, 1, 2, 1000, 3, 4, 5, 1001]);
+        assert!(seen[8..].is_sorted() && seen.len() == 75, "{seen:?}");
     }
 
     #[test]
