@@ -6,11 +6,12 @@ use bypath_shm::region;
 use bypath_sys::process::start_time;
 use rustix::event::EventfdFlags;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Of this process there is one, and each test has it say something else.
@@ -99,15 +100,26 @@ pub fn full_bell() -> OwnedFd {
 #[track_caller]
 pub fn within(most: Duration, mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // Who dumps says as much as other programs on this machine send: nobody waits for us to read it.
+    let (out, error) = (read(child.stdout.take()), read(child.stderr.take()));
     let begun = Instant::now();
     while begun.elapsed() < most {
-        if child.try_wait().expect("a child").is_some() {
-            return child.wait_with_output().expect("it has ended");
+        if let Some(status) = child.try_wait().expect("a child") {
+            let [stdout, stderr] = [out, error].map(|said| said.join().expect("a pipe"));
+            return Output { status, stdout, stderr };
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     kill(&mut child).expect("it can be killed");
     panic!("{command:?} has not ended after {most:?}");
+}
+
+fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        pipe.expect("a pipe").read_to_end(&mut said).expect("its end");
+        said
+    })
 }
 
 fn kill(child: &mut Child) -> io::Result<()> {
