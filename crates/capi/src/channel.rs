@@ -125,6 +125,9 @@ impl<H> Given<H> {
 
 /// What an operation of a channel answered.
 fn failure(e: &io::Error) -> Failure {
+    if let (io::ErrorKind::PermissionDenied, Some(why)) = (e.kind(), e.get_ref()) {
+        return Failure { status: BYPATH_E_NOT_ALLOWED, system: EACCES, text: why.to_string().into() };
+    }
     let system = e.raw_os_error().unwrap_or(EIO);
     let (status, text) = match system {
         EAGAIN => (BYPATH_E_WOULD_BLOCK, "it would have to wait: nothing has come, or there is no room"),
@@ -149,7 +152,7 @@ fn failure(e: &io::Error) -> Failure {
             "the datagram is longer than half of the ring but 8 octets, than 65527, or than the buffer",
         ),
         EBADF => (BYPATH_E_INVALID, "`remote`: a number that is no descriptor"),
-        ENAMETOOLONG => (BYPATH_E_NAME, "the path of the name has more than 107 octets"),
+        ENAMETOOLONG => (BYPATH_E_NAME, "the name has more than 80 octets, without its folder"),
         EADDRINUSE => (BYPATH_E_IN_USE, "somebody listens at the name, or what is there is no socket"),
         EACCES => (BYPATH_E_NOT_ALLOWED, "the name's folder, or the listener, is not this user's alone"),
         ENOENT | ECONNREFUSED => (BYPATH_E_REFUSED, "nobody listens at the name, or its folder is not there"),

@@ -1,15 +1,15 @@
 //! Channels that are found by a name: a socket that hands out ends, and is left alone afterwards.
 
-use crate::place;
+use crate::place::{self, Place};
 use crate::remote::{Halves, Kind, pair};
 use crate::{Channel, Datagrams, Remote, failed};
 use bypath_sys::name_lock::NameLock;
-use bypath_sys::{Errno, Result, clock, poll, process, seqpacket, strangers, unix};
-use std::fs::{self, Permissions};
+use bypath_sys::{Errno, Result, clock, kept_folder, poll, process, seqpacket, strangers, unix};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::time::Duration;
 
 /// Processes that wait to be accepted.
@@ -19,7 +19,7 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    path: PathBuf,
+    place: Place,
     /// Which file it is: somebody may have put another one in its place.
     file: (u64, u64),
     ring: u32,
@@ -32,27 +32,29 @@ impl Listener {
     /// What a process that was killed has left is replaced.
     ///
     /// # Errors
-    /// EADDRINUSE: somebody listens there, or it is no socket; ENAMETOOLONG: the path has more than 107 octets; EINVAL: it cannot be a
-    /// name; EACCES: the folder is not this user's alone, or `.NAME.lock` there is not.
+    /// EADDRINUSE: somebody listens there, or it is no socket; ENAMETOOLONG: the name has more than 80 octets, without its folder; EINVAL: it cannot be
+    /// a name; EACCES: the folder is not this user's alone, or `.NAME.lock` there is not. Of kind `PermissionDenied`, with what can be done:
+    /// `$XDG_RUNTIME_DIR` is another user's. ENOENT, too, where there is no `/proc`.
     pub fn bind(name: &str) -> io::Result<Listener> {
-        let path = place::socket(name, true)?;
+        let place = place::socket(name, true)?;
+        let path = &place.path;
         // Two that start at once look at it one after the other.
-        let _alone = NameLock::of(&path)?;
-        let socket = match seqpacket::bind(&path) {
+        let _alone = NameLock::of(path)?;
+        let socket = match seqpacket::bind(path) {
             Err(Errno::ADDRINUSE) => {
-                if !is_left(&path)? {
+                if !is_left(path)? {
                     return Err(failed(Errno::ADDRINUSE));
                 }
-                fs::remove_file(&path)?;
-                seqpacket::bind(&path)
+                fs::remove_file(path)?;
+                seqpacket::bind(path)
             }
             bound => bound,
         }
         .map_err(failed)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        kept_folder::set_mode(path, 0o600)?;
         seqpacket::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
-        let file = identity(&path)?;
-        Ok(Listener { socket, path, file, ring: Channel::RING, limit: None })
+        let file = identity(path)?;
+        Ok(Listener { socket, place, file, ring: Channel::RING, limit: None })
     }
 
     /// The rings of channels from now on: a power of two from 4 KiB to 1 MiB.
@@ -138,8 +140,8 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|file| file == self.file) {
-            let _ = fs::remove_file(&self.path);
+        if identity(&self.place.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.place.path);
         }
     }
 }
@@ -167,7 +169,8 @@ impl Datagrams {
 }
 
 fn call(name: &str, limit: Option<Duration>) -> io::Result<Remote> {
-    let socket = seqpacket::connect(&place::socket(name, false)?).map_err(failed)?;
+    let place = place::socket(name, false)?;
+    let socket = seqpacket::connect(&place.path).map_err(failed)?;
     let got = if is_own(&socket) { Remote::receive(&socket, limit) } else { Err(failed(Errno::ACCESS)) };
     leave(socket);
     got

@@ -1,58 +1,83 @@
 //! Where names are: in a folder that is the user's alone, or at a path in such a folder.
 
 use crate::failed;
-use bypath_sys::{Errno, fd, process};
-use std::ffi::{CString, OsString};
+use bypath_sys::kept_folder::KeptFolder;
+use bypath_sys::{Errno, process, session};
+use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Octets of a name in its folder: a socket's path has 107 at most, and the one by an open folder's number leaves so many.
+const LONGEST_NAME: usize = 80;
+
+/// Where a name is.
+#[derive(Debug)]
+pub struct Place {
+    /// The socket, whatever is exchanged above its folder.
+    pub path: PathBuf,
+    /// The user's alone, and open as long as the path is used.
+    _folder: KeptFolder,
+}
 
 /// The socket of a name. One with a slash is a path; others are in `$XDG_RUNTIME_DIR/bypath/channel` or
 /// `/tmp/bypath-UID/channel`, which is made if `make` says so.
 ///
 /// # Errors
-/// EINVAL: it cannot be a name; EACCES: somebody else could put names there; as mkdir(2).
-pub fn socket(name: &str, make: bool) -> io::Result<PathBuf> {
-    if name.contains('/') {
-        let path = PathBuf::from(name);
+/// EINVAL: it cannot be a name; ENAMETOOLONG; EACCES: somebody else could put names there, which is said with its remedy of the session's folder; as
+/// mkdir(2) and open(2).
+pub fn socket(name: &str, make: bool) -> io::Result<Place> {
+    let invalid = || failed(Errno::INVAL);
+    if name.contains('\0') {
+        return Err(invalid());
+    }
+    let (folder, name) = if name.contains('/') {
+        let path = Path::new(name);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        is_own(folder.ok_or(failed(Errno::INVAL))?)?;
-        return Ok(path);
+        let name = path.file_name().and_then(OsStr::to_str);
+        (KeptFolder::open_own(folder.ok_or_else(invalid)?)?, name.ok_or_else(invalid)?)
+    } else if name.is_empty() || name.starts_with('.') {
+        return Err(invalid());
+    } else {
+        (of_user(make)?, name)
+    };
+    if name.len() > LONGEST_NAME {
+        return Err(failed(Errno::NAMETOOLONG));
     }
-    if name.is_empty() || name.starts_with('.') || name.contains('\0') {
-        return Err(failed(Errno::INVAL));
+    let path = folder.at(name)?;
+    Ok(Place { path, _folder: folder })
+}
+
+/// Where names without a slash are.
+fn of_user(make: bool) -> io::Result<KeptFolder> {
+    let of_session = of_session(std::env::var_os("XDG_RUNTIME_DIR"));
+    if let Some(session) = &of_session {
+        session::check(session)?;
     }
-    let folder = folder(std::env::var_os("XDG_RUNTIME_DIR"), process::euid_outside());
-    let both = [folder.parent().unwrap_or(&folder), &folder];
-    for path in both {
+    let folder = folder(of_session, process::euid_outside());
+    let own = |path: &Path| {
         if make {
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
                 _ => {}
             }
         }
-        is_own(path)?;
-    }
-    Ok(folder.join(name))
+        KeptFolder::open_own(path)
+    };
+    own(folder.parent().unwrap_or(&folder))?;
+    own(&folder)
 }
 
-fn folder(of_session: Option<OsString>, outside: u32) -> PathBuf {
-    match of_session.map(PathBuf::from).filter(|path| path.is_absolute()) {
+fn of_session(variable: Option<OsString>) -> Option<PathBuf> {
+    variable.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn folder(of_session: Option<PathBuf>, outside: u32) -> PathBuf {
+    match of_session {
         Some(path) => path.join("bypath/channel"),
         None => format!("/tmp/bypath-{outside}/channel").into(),
     }
-}
-
-fn is_own(folder: &Path) -> io::Result<()> {
-    let path = CString::new(folder.as_os_str().as_bytes()).map_err(|_| failed(Errno::INVAL))?;
-    if fd::is_own_directory(&path, process::euid()) {
-        return Ok(());
-    }
-    // What is not there is no stranger's.
-    std::fs::symlink_metadata(folder)?;
-    Err(failed(Errno::ACCESS))
 }
 
 #[cfg(test)]
@@ -61,9 +86,10 @@ mod tests {
 
     #[test]
     fn the_sessions_folder_comes_first() {
-        assert_eq!(folder(Some("/run/user/7".into()), 7), Path::new("/run/user/7/bypath/channel"));
-        for not in [None, Some("".into()), Some("relative".into())] {
-            assert_eq!(folder(not, 7), Path::new("/tmp/bypath-7/channel"));
+        let folder = |variable: Option<&str>| folder(of_session(variable.map(OsString::from)), 7);
+        assert_eq!(folder(Some("/run/user/7")), Path::new("/run/user/7/bypath/channel"));
+        for not in [None, Some(""), Some("relative")] {
+            assert_eq!(folder(not), Path::new("/tmp/bypath-7/channel"));
         }
     }
 }

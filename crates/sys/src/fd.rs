@@ -384,10 +384,30 @@ pub fn links(path: &std::ffi::CStr) -> Result<u64> {
 
 /// Whether `uid` owns a directory, no symbolic link, and nobody else may write to it. Of [`OVERFLOW_UID`](crate::process::OVERFLOW_UID) there is none.
 pub fn is_own_directory(path: &std::ffi::CStr, uid: u32) -> bool {
+    is_own(status_at(libc::AT_FDCWD, path), uid)
+}
+
+/// The same of an open one.
+pub fn is_own_directory_open(fd: i32, uid: u32) -> bool {
+    is_own(status_of(fd), uid)
+}
+
+fn is_own(directory: Result<libc::stat>, uid: u32) -> bool {
     uid != crate::process::OVERFLOW_UID
-        && status_at(libc::AT_FDCWD, path).is_ok_and(|st| {
+        && directory.is_ok_and(|st| {
             st.st_mode & libc::S_IFMT == libc::S_IFDIR && st.st_uid == uid && st.st_mode & 0o022 == 0
         })
+}
+
+/// Whether in the directory that a path leads to only `uid` and root can put names, or, where everybody can, nobody can take away what is another's.
+pub fn is_safe_directory(path: &std::ffi::CStr, uid: u32) -> bool {
+    status(path).is_ok_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFDIR && is_safe(&st, uid))
+}
+
+pub(crate) fn is_safe(directory: &libc::stat, uid: u32) -> bool {
+    let mode = directory.st_mode;
+    let owned = directory.st_uid == uid || directory.st_uid == 0;
+    owned && (mode & 0o022 == 0 || mode & libc::S_ISVTX != 0)
 }
 
 fn status(path: &std::ffi::CStr) -> Result<libc::stat> {

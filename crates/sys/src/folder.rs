@@ -48,9 +48,7 @@ impl Folder {
 
     /// Whether only `uid` and root can put names there, or, where everybody can, nobody can take away what is another's.
     pub fn is_safe(&self, uid: u32) -> bool {
-        let mode = self.status.st_mode;
-        let owned = self.status.st_uid == uid || self.status.st_uid == 0;
-        owned && (mode & 0o022 == 0 || mode & libc::S_ISVTX != 0)
+        fd::is_safe(&self.status, uid)
     }
 
     /// Device and inode, which are the same in every namespace.

@@ -21,6 +21,8 @@ pub mod folder;
 pub mod futex;
 #[cfg(feature = "link")]
 pub mod heap;
+#[cfg(feature = "link")]
+pub mod kept_folder;
 pub mod mem;
 #[cfg(feature = "link")]
 pub mod name_lock;
@@ -44,6 +46,7 @@ pub mod realtime;
 pub mod route;
 pub mod scratch;
 pub mod seqpacket;
+pub mod session;
 pub mod signal;
 pub mod sock;
 pub mod sockdiag;

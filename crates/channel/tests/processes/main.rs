@@ -55,6 +55,16 @@ fn other_process() {
             println!("\nerror {}", e.raw_os_error().expect("an errno"));
             return;
         }
+        "led" => {
+            // Both say the same.
+            let [bound, connected] = [
+                Listener::bind(name).expect_err("another user's session"),
+                Channel::connect(name, LONG).expect_err("another user's session"),
+            ]
+            .map(|e| format!("{:?} {e}", e.kind()));
+            println!("\nerror {bound}");
+            return assert_eq!(bound, connected);
+        }
         "uninvited" => {
             let socket = seqpacket::connect(Path::new(name)).expect("a mode that lets in");
             let e = Remote::receive(&socket, LONG).expect_err("no channel");

@@ -108,12 +108,36 @@ fn a_plain_name_stands_in_the_users_folder() {
 }
 
 #[test]
+fn a_session_in_which_others_exchange_names_is_not_used() {
+    let folder = Folder::new("session");
+    let told = |led: &str| {
+        let with = |command: &mut Command| {
+            command.env("XDG_RUNTIME_DIR", &folder.0);
+        };
+        let said = Other::start("led by-name", with).line("error");
+        assert!(said.starts_with("error PermissionDenied XDG_RUNTIME_DIR=/"), "{said}");
+        assert!(said.contains(led) && said.contains("env -u XDG_RUNTIME_DIR"), "{said}");
+        // Nothing was begun there.
+        assert!(!folder.0.join("bypath").exists());
+    };
+    fs::set_permissions(&folder.0, Permissions::from_mode(0o777)).unwrap();
+    told("others may write to it");
+    if bypath_sys::process::euid() != 0 {
+        let name = "octets::a_session_in_which_others_exchange_names_is_not_used";
+        return skip(name, "only root can give a folder to another user");
+    }
+    fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&folder.0, Some(12345), None).unwrap();
+    told("it is user 12345's, and this is user 0: log in as that one (sudo -i)");
+}
+
+#[test]
 fn names_that_cannot_be_are_refused_and_those_that_are_left_are_taken_over() {
     let folder = Folder::new("names");
     for (name, why) in [
         ("".to_owned(), libc::EINVAL),
         (".hidden".into(), libc::EINVAL),
-        (folder.name(&"x".repeat(108)), libc::ENAMETOOLONG),
+        (folder.name(&"x".repeat(81)), libc::ENAMETOOLONG),
         ("/tmp/bypath-channel-nobody-made-this/x".into(), libc::ENOENT),
     ] {
         assert_eq!(errno(Listener::bind(&name)), why, "{name}");

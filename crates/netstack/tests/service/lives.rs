@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
@@ -114,6 +115,26 @@ isolated! {
         let long = folder.join("x".repeat(100));
         fs::create_dir(&long).expect("a folder");
         assert!(matches!(open(Settings { folder: long, ..settings("lab") }), Err(ServiceError::TooLong { .. })));
+    }
+}
+
+isolated! {
+    fn a_service_keeps_the_folder_that_it_began_in_whatever_is_exchanged_for_it() {
+        let folder = crate::folder();
+        let settings = Settings { name: "lab".to_owned(), folder: folder.clone(), ..Settings::default() };
+        let service = Service::open(engine(Config::default()), settings).expect("a service");
+        let mode = fs::metadata(folder.join("lab")).expect("a socket").permissions().mode();
+        // Whatever the mask says: who may ask is another question.
+        assert_eq!(mode & 0o777, 0o666);
+        let (moved, other) = (folder.with_extension("moved"), folder.join("lab"));
+        fs::rename(&folder, &moved).expect("a new name");
+        fs::create_dir(&folder).expect("another folder");
+        fs::write(&other, "another's").expect("a file");
+        drop(service);
+        assert!(!moved.join("lab").exists() && other.exists());
+        for path in [folder, moved] {
+            fs::remove_dir_all(path).expect("a folder");
+        }
     }
 }
 

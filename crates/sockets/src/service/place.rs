@@ -1,6 +1,6 @@
 //! Where netstack services are found: a folder with a socket for each name.
 
-use bypath_sys::{fd, process};
+use bypath_sys::{fd, process, session};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
@@ -21,13 +21,21 @@ pub struct Folder {
     owner: Option<u32>,
     /// These two, for system calls.
     both: Option<[CString; 2]>,
+    /// What both are in, if a variable says what that is: nobody else must be able to exchange them.
+    session: Option<CString>,
 }
 
 impl Folder {
     fn new(path: PathBuf, owner: Option<u32>) -> Folder {
         let name = |path: Option<&Path>| CString::new(path?.as_os_str().as_bytes()).ok();
         let both = || Some([name(path.parent())?, name(Some(&path))?]);
-        Folder { both: both(), path, owner }
+        Folder { both: both(), path, owner, session: None }
+    }
+
+    /// Of a session of this user's, as `$XDG_RUNTIME_DIR` says.
+    fn of_session(session: &Path, owner: u32) -> Folder {
+        let folder = Folder::new(session.join("bypath/netstack"), Some(owner));
+        Folder { session: CString::new(session.as_os_str().as_bytes()).ok(), ..folder }
     }
 
     /// The path of the service `name`'s socket, in `room`; `None` where the folder may be a stranger's, or the path is too
@@ -45,13 +53,20 @@ impl Folder {
     /// Whether nobody else can have put names there.
     fn is_trusted(&self) -> bool {
         let Some(owner) = self.owner else { return true };
-        self.both.as_ref().is_some_and(|both| both.iter().all(|path| fd::is_own_directory(path, owner)))
+        self.session.as_ref().is_none_or(|session| fd::is_safe_directory(session, owner))
+            && self
+                .both
+                .as_ref()
+                .is_some_and(|both| both.iter().all(|path| fd::is_own_directory(path, owner)))
     }
 
     fn make(&self) -> io::Result<()> {
         match self.owner {
             None => DirBuilder::new().recursive(true).mode(0o755).create(&self.path)?,
             Some(_) => {
+                if let Some(session) = &self.session {
+                    session::check(Path::new(OsStr::from_bytes(session.as_bytes())))?;
+                }
                 for path in [self.path.parent().unwrap_or(&self.path), &self.path] {
                     match DirBuilder::new().mode(0o700).create(path) {
                         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -81,7 +96,7 @@ pub fn folders(lookup: impl Fn(&str) -> Option<OsString>, uid: u32, outside: u32
         return vec![Folder::new(path, None)];
     }
     let of_session = set("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
-    let of_session = of_session.map(|path| Folder::new(path.join("bypath/netstack"), Some(uid)));
+    let of_session = of_session.map(|path| Folder::of_session(&path, uid));
     let of_system = Folder::new("/run/bypath/netstack".into(), None);
     let temporary = Folder::new(format!("/tmp/bypath-{outside}/netstack").into(), Some(uid));
     [Some(of_system), of_session, Some(temporary)].into_iter().flatten().collect()
@@ -196,6 +211,7 @@ mod tests {
         let paths: Vec<_> = all.iter().map(|f| f.path.to_str().unwrap()).collect();
         assert_eq!(paths, ["/run/bypath/netstack", "/run/user/7/bypath/netstack", "/tmp/bypath-7/netstack"]);
         assert_eq!(all[2].owner, Some(0));
+        assert_eq!(all[1].session.as_deref(), Some(c"/run/user/7"));
         assert_eq!(folders(|_| Some("".into()), 7, 7).len(), 2);
     }
 
@@ -230,6 +246,36 @@ mod tests {
         let stranger = Folder { owner: Some(process::euid() + 1), ..folder };
         assert_eq!(first_found(&[stranger], "lab"), None);
         drop(listener);
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn a_session_in_which_others_exchange_names_is_neither_used_nor_believed() {
+        let top = scratch("session");
+        let own = process::euid();
+        let folder = Folder::of_session(&top, own);
+        folder.make().unwrap();
+        let _listener = UnixListener::bind(folder.path.join("lab")).unwrap();
+        let found = || first_found(std::slice::from_ref(&folder), "lab");
+        let told = || folder.make().unwrap_err().to_string();
+        assert!(found().is_some());
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(found(), None);
+        assert!(
+            told().contains("others may write") && told().contains("env -u XDG_RUNTIME_DIR"),
+            "{}",
+            told()
+        );
+        // As in /tmp, where nobody exchanges what is another's.
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(found().is_some());
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o700)).unwrap();
+        // Only root can give it away.
+        if own == 0 {
+            std::os::unix::fs::chown(&top, Some(12345), None).unwrap();
+            assert_eq!(found(), None);
+            assert!(told().contains("user 12345's") && told().contains("sudo -i"), "{}", told());
+        }
         fs::remove_dir_all(top).unwrap();
     }
 }

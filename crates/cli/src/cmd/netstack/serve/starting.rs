@@ -4,11 +4,11 @@
 use crate::cmd::netstack::found;
 use crate::output::Failure;
 use bypath_sockets::service::place;
+use bypath_sys::kept_folder::{self, KeptFolder};
 use bypath_sys::name_lock::NameLock;
 use bypath_sys::{Errno, seqpacket};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Who waits, at most.
@@ -17,7 +17,9 @@ const BACKLOG: i32 = 1024;
 /// Says so until it is dropped.
 #[derive(Debug)]
 pub struct Starting {
+    /// Its name in the folder as that was opened, whatever is exchanged above it.
     path: PathBuf,
+    _folder: KeptFolder,
     /// Open as long as that is so.
     socket: OwnedFd,
 }
@@ -28,7 +30,12 @@ impl Starting {
     /// # Errors
     /// Another one of this name is about to be.
     pub fn new(folder: &Path, name: &str) -> Result<Option<Starting>, Failure> {
-        let path = folder.join(place::starting_name(name));
+        let file = place::starting_name(name);
+        if folder.join(&file).as_os_str().len() > place::LONGEST_PATH {
+            return Ok(None);
+        }
+        let Ok(kept) = KeptFolder::open(folder) else { return Ok(None) };
+        let Ok(path) = kept.at(&file) else { return Ok(None) };
         // Two that start at once look at it one after the other.
         let Ok(_alone) = NameLock::of(&path) else { return Ok(None) };
         if found::is_starting(&path) {
@@ -44,9 +51,9 @@ impl Starting {
             bound => bound,
         };
         let Ok(socket) = bound else { return Ok(None) };
-        let starting = Starting { path, socket };
+        let starting = Starting { path, _folder: kept, socket };
         // As the service's own socket: who may ask what is another question.
-        let is_open = fs::set_permissions(&starting.path, Permissions::from_mode(0o666)).is_ok()
+        let is_open = kept_folder::set_mode(&starting.path, 0o666).is_ok()
             && seqpacket::listen(starting.socket.as_fd(), BACKLOG).is_ok();
         Ok(is_open.then_some(starting))
     }
