@@ -101,13 +101,18 @@ impl Stage {
     }
 
     fn to_serve(&self, limits: &str) -> Command {
+        self.to_serve_as(&[], limits)
+    }
+
+    /// The same by way of what makes root another user.
+    fn to_serve_as(&self, becomes: &[&str], limits: &str) -> Command {
         let file = self.0.join("lab.toml");
         let text = format!(
             "name = \"lab\"\nlink = \"tap:bp0\"\nnet = \"10.9.0.9/24\"\naddr = \"{HERE}/24\"\n[limits]\n{limits}"
         );
         std::fs::write(&file, text).expect("a file");
         let config = format!("--config={}", file.display());
-        self.bypath(0, &["unshare", "-n"], &["netstack", &config])
+        self.bypath(0, &[&["unshare", "-n"], becomes].concat(), &["netstack", &config])
     }
 }
 
@@ -163,6 +168,38 @@ fn a_service_is_its_own_users_and_those_whom_it_names() {
     let _all = stage.service("users = \"all\"\nlow-ports = [61002]\n");
     assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 done\n80 EACCES\n");
     assert_eq!(common::stdout(&stage.python(OTHER, CALLS, &[HERE])), "0 done\n80 done\n");
+}
+
+#[test]
+fn a_service_of_another_user_is_none_of_the_own_sessions() {
+    let Some(stage) = Stage::new("users::a_service_of_another_user_is_none_of_the_own_sessions") else {
+        return;
+    };
+    std::os::unix::fs::chown(stage.services(), Some(ONE), None).expect("root's right");
+    let user = format!("--reuid={ONE}");
+    // Enough for a device, whoever may open /dev/net/tun.
+    let right = ["--inh-caps=+net_admin,+dac_override", "--ambient-caps=+net_admin,+dac_override"];
+    let becomes = [&["setpriv", &user, "--clear-groups"], &right[..]].concat();
+    let _service = begun(stage.to_serve_as(&becomes, ""));
+    // As if somebody had exchanged what the path leads through, once it was looked at.
+    let session = stage.0.join("session");
+    let folder = session.join("bypath/netstack");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for path in [&session, &session.join("bypath"), &folder] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).expect("a mode");
+    }
+    std::os::unix::fs::symlink(stage.services().join("lab"), folder.join("lab")).expect("a link");
+    let preloaded = |place: &str, folder: &Path| {
+        let mut program = Command::new(PYTHON);
+        program.args(["-c", CALLS, HERE]).env_remove("BYPATH_NETSTACK_DIR").env(place, folder);
+        program.env("LD_PRELOAD", stage.0.join("library.so")).env("BYPATH_NETSTACK", "lab");
+        program.output().expect("python3")
+    };
+    // Who names a folder says whom he trusts.
+    let named = preloaded("BYPATH_NETSTACK_DIR", &stage.services());
+    assert_eq!(common::stdout(&named), "0 done\n80 done\n", "{}", common::stderr(&named));
+    let led = preloaded("XDG_RUNTIME_DIR", &session);
+    assert_eq!(common::stdout(&led), "0 ENETDOWN\n80 ENETDOWN\n", "{}", common::stderr(&led));
 }
 
 /// Opens until it may not, and tells how many that were; and once more when some are closed.

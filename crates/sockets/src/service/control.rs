@@ -14,7 +14,7 @@ use bypath_sys::unix::MAX_FDS;
 use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, strangers, unix};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -339,6 +339,11 @@ impl Message {
     }
 }
 
+/// Whether at the other end there is a service that can be in that folder.
+fn is_of(folder: &Folder, connected: i32) -> bool {
+    unix::peer_credentials(connected).is_ok_and(|peer| folder.has_services_of(peer.uid))
+}
+
 /// Why there is no answer.
 enum Failure {
     /// The connection is over: another one may work.
@@ -453,7 +458,14 @@ impl Service {
             let path = Path::new(OsStr::from_bytes(path));
             loop {
                 match seqpacket::connect(path) {
-                    Ok(low) => return fd::move_high(low.into_raw_fd(), state::floor()),
+                    Ok(low) if is_of(folder, low.as_raw_fd()) => {
+                        return fd::move_high(low.into_raw_fd(), state::floor());
+                    }
+                    Ok(stranger) => {
+                        strangers::close(&[stranger.into_raw_fd()]);
+                        last = Errno::CONNREFUSED;
+                        break;
+                    }
                     Err(Errno::AGAIN) if clock::monotonic_ns() < until => {
                         let _ = ppoll(&mut [], Some(PAUSE_NS), 0);
                     }
@@ -664,7 +676,6 @@ mod tests {
     fn what_a_service_sends_along_and_nobody_wants_is_closed_at_once() {
         use std::io::{Read, Write};
         use std::net::{TcpListener, TcpStream};
-        use std::os::fd::AsRawFd;
         use std::time::{Duration, Instant};
 
         const SECONDS: i32 = 20;

@@ -60,6 +60,11 @@ impl Folder {
                 .is_some_and(|both| both.iter().all(|path| fd::is_own_directory(path, owner)))
     }
 
+    /// Whether a service of this user's can have its socket there: who goes by a path comes to another one if somebody exchanges what it leads through.
+    pub fn has_services_of(&self, uid: u32) -> bool {
+        self.owner.is_none_or(|owner| uid == owner || uid == 0)
+    }
+
     fn make(&self) -> io::Result<()> {
         match self.owner {
             None => DirBuilder::new().recursive(true).mode(0o755).create(&self.path)?,
@@ -277,5 +282,12 @@ mod tests {
             assert!(told().contains("user 12345's") && told().contains("sudo -i"), "{}", told());
         }
         fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn services_of_strangers_are_those_of_folders_that_were_named() {
+        let own = Folder::new("/tmp/bypath-7/netstack".into(), Some(7));
+        assert_eq!([0, 7, 8].map(|uid| own.has_services_of(uid)), [true, true, false]);
+        assert!(Folder::new("/x".into(), None).has_services_of(8));
     }
 }
