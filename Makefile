@@ -28,7 +28,7 @@ help:
 	@echo 'make soak        the long, random tests'
 	@echo 'make mutants     whether the tests notice a library that is broken on purpose (hours)'
 	@echo 'make bench       measurements against the kernel, as printed in README.md'
-	@echo 'make check       formatting, lints and documentation, warnings are errors'
+	@echo 'make check       formatting, lints and documentation, warnings are errors; whether all mutants apply'
 	@echo 'make build       the command, the preload library and the C library, release'
 	@echo 'make install     [PREFIX=/usr/local] [DESTDIR=] after building'
 	@echo 'make uninstall   [PREFIX=/usr/local] [DESTDIR=] what was installed there'
@@ -66,6 +66,7 @@ bench: build
 
 check:
 	$(CARGO) fmt --all --check
+	@if command -v python3 >/dev/null; then tests/mutants --list >/dev/null; else echo 'python3 is missing: tests/mutants.d is not checked'; fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package bypath --package bypath-netstack --all-targets --features bypath/tokio -- -D warnings
 	$(CARGO) clippy --package bypath --no-default-features -- -D warnings
