@@ -659,11 +659,13 @@ fn look_at_others(but: &'static Sock, state: &'static State, pair: u64) {
 pub fn give_up(s: &Sock) {
     let dialled = s.dialled.load(Acquire);
     let mut bytes = [0; MESSAGE_SIZE];
-    if dialled >= 0
-        && let Ok(Some(r)) = unix::recv(dialled, &mut bytes, state::floor())
-    {
-        hand_back(dialled, &bytes[..r.len], &r);
-        strangers::close_received(&r);
+    if dialled >= 0 {
+        // One that comes later is refused, so that who answers takes the slot back.
+        unix::refuse(dialled);
+        if let Ok(Some(r)) = unix::recv(dialled, &mut bytes, state::floor()) {
+            hand_back(dialled, &bytes[..r.len], &r);
+            strangers::close_received(&r);
+        }
     }
     abandon(s);
 }

@@ -165,10 +165,10 @@ pub fn accept(listener: i32, floor: i32) -> Result<Option<i32>> {
     }
 }
 
-/// Nobody can call at a listener any more; who has called already can be accepted.
-pub fn refuse(listener: i32) {
+/// Nobody can call at a listener, or send to a socket, any more; who has called already can be accepted, and what was sent be received.
+pub fn refuse(socket: i32) {
     // SAFETY: integers only.
-    unsafe { syscall(libc::SYS_shutdown, [listener as usize, libc::SHUT_RDWR as usize, 0, 0, 0, 0]) };
+    unsafe { syscall(libc::SYS_shutdown, [socket as usize, libc::SHUT_RDWR as usize, 0, 0, 0, 0]) };
 }
 
 /// Who is at the other end.

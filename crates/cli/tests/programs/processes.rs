@@ -33,6 +33,20 @@ fn shut_down_without_room() {
     }
 }
 
+#[test]
+fn closed_as_it_comes_up() {
+    if let Some(reason) = missing(&["python3"]) {
+        return skip("processes::closed_as_it_comes_up", &reason);
+    }
+    let scene = Scene::new(Way::Both);
+    let run = |program: Program| {
+        // After the first of these connections none would be moved as too short.
+        let program = program.env("BYPATH_UPGRADE", "eager").script("processes.py");
+        program.arg("closed_as_it_comes_up").finish().stdout
+    };
+    assert_eq!(run(scene.plain("python3")), run(scene.client("python3")));
+}
+
 macro_rules! cases {
     ($($name:ident $share:literal;)*) => {$(
         #[test]
@@ -63,7 +77,6 @@ cases! {
     forked_before_the_answer 75;
     slow_reader 60;
     reset_under_a_writer 1;
-    closed_as_it_comes_up 0;
     bell_told_before_a_vfork 50;
     bell_that_cannot_be_told 50;
     resting_ones_keep_nobody_out 50;
