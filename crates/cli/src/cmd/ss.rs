@@ -104,6 +104,12 @@ pub fn run(args: Args) -> Outcome {
 pub fn scan() -> Result<Scan, Failure> {
     let scan = connections::scan()
         .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
+    tell_unseen(&scan);
+    Ok(scan)
+}
+
+/// Tells on standard error what could not be seen.
+pub fn tell_unseen(scan: &Scan) {
     for note in &scan.notes {
         output::message(format_args!("note: {note}"));
     }
@@ -114,7 +120,6 @@ pub fn scan() -> Result<Scan, Failure> {
             "note: {n} {noun} {verb} to other users and cannot be read; root sees all"
         ));
     }
-    Ok(scan)
 }
 
 /// A connection in JSON: stable codes and numbers only.

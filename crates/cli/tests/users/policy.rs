@@ -355,3 +355,18 @@ fn the_configuration_in_the_home_of_another_user_is_not_obeyed() {
     let (code, [_, said]) = run(folder);
     assert!(code == Some(2) && said.contains("longer than"), "{said}");
 }
+
+/// What looks on says what it could not see: that is not the same as that there is nothing.
+#[test]
+fn who_looks_as_another_user_is_told_what_he_does_not_see() {
+    let test = "who_looks_as_another_user_is_told_what_he_does_not_see";
+    let Some(stage) = stage(test, NEEDS) else { return };
+    for look in [&["ss"][..], &["top", "--once", "-d", "0.1"], &["dump", "--seconds", "0.1"]] {
+        let mut command = Command::new(installed("setpriv"));
+        command.args([&format!("--reuid={BERT}"), &format!("--regid={BERT}"), "--clear-groups", "--"]);
+        command.arg(stage.scene.path("bypath")).args(look).env("BYPATH_CONFIG", "none");
+        let output = command.stdin(Stdio::null()).output().expect("setpriv");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("root sees all"), "{look:?}: {said}");
+    }
+}

@@ -47,7 +47,7 @@ use taps::{Taps, Wanted};
     There are no packets in a ring: what is found there of a connection is cut into segments, with sequence numbers that count the ring's\n\
     bytes; datagrams of UDP are whole, and stand there from their sender to their receiver. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
-    dropped. A segment or datagram has the time of the look that found it, mostly less than a millisecond behind the write; a datagram whose\n\
+    dropped. New connections are looked for every 0.2 s: what went through one that came and went in between is in no count. A segment or datagram has the time of the look that found it, mostly less than a millisecond behind the write; a datagram whose\n\
     receiver asks for time stamps (SO_TIMESTAMP) has that of its send, as its sender says. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
     with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them (of two users', at both). With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]

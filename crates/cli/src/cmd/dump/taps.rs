@@ -8,6 +8,7 @@ use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
 use super::turns::{Turn, Turns};
 use super::within;
+use crate::cmd::ss::tell_unseen;
 use crate::connections::{self, Connection, Ends, Member, Scan, Word, is_trusted};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
@@ -183,6 +184,9 @@ impl Taps {
     pub fn discover(&mut self, asked: &AtomicBool) -> Result<(), Failure> {
         let scan = connections::scan()
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
+        if !self.begun && self.wanted.pid.is_none() {
+            tell_unseen(&scan);
+        }
         let sockets = scan.sockets();
         let of_family = |f| {
             let family: &connections::Family = f;

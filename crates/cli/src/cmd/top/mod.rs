@@ -6,6 +6,7 @@ mod model;
 mod screen;
 
 use crate::args::Json;
+use crate::cmd::ss;
 use crate::ending;
 use crate::filter::Filter;
 use crate::output::{self, Failure, Outcome};
@@ -89,6 +90,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn once(args: &Args, sampler: &mut Sampler) -> Outcome {
+    ss::scan()?;
     let begun = Instant::now();
     sampler.look(begun.elapsed()).map_err(unlisted)?;
     std::thread::sleep(args.interval);
