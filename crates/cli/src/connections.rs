@@ -5,6 +5,7 @@
 //! family only while it has the region open and is the one (pid and start time) in the region's table. How much is looked at of
 //! what other users show is bounded (`regions`).
 
+mod addresses;
 pub mod descriptors;
 mod drops;
 mod owners;
@@ -180,6 +181,7 @@ pub fn scan() -> io::Result<Scan> {
         }
     }
     families.sort_by_key(|f| (!is_trusted(f.region.user), f.members.first().map(|m| m.pid)));
+    addresses::fill(&mut families);
     Ok(Scan { families, unreadable: found.unreadable, notes: notes.all() })
 }
 

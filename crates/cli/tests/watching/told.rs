@@ -4,6 +4,7 @@ use crate::common::{bypath, run, stdout};
 use crate::lab::{Running, has, skip, until};
 use crate::udp::{json, shown};
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 /// Takes a name of its own (metrics sum over names, and other tests look at theirs), binds a port, goes to another root directory (`/...`) or becomes another user, prints the port, receives so many, and waits.
@@ -32,6 +33,18 @@ s.connect(('127.0.0.1', int(sys.argv[1])))
 for _ in range(int(sys.argv[2])):
     s.send(bytes(1000))
 print('done', flush=True)
+sys.stdin.read()
+";
+
+/// Two ends of a connection that has carried one octet.
+const COLD: &str = "
+import socket, sys
+listener = socket.create_server((sys.argv[1], 0), family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
+caller = socket.create_connection(listener.getsockname()[:2])
+called, _ = listener.accept()
+caller.send(b'x')
+called.recv(1)
+print(caller.getsockname()[1], caller.getpeername()[1], flush=True)
 sys.stdin.read()
 ";
 
@@ -67,6 +80,35 @@ impl Told {
 
 fn followed() -> Command {
     run(["--upgrade=eager", "--", "python3"])
+}
+
+/// The library has not asked for them.
+#[test]
+fn a_connection_that_has_not_tried_to_come_up_is_shown_with_its_addresses() {
+    if !has("told::a_connection_that_has_not_tried_to_come_up_is_shown_with_its_addresses", &["python3"]) {
+        return;
+    }
+    for address in ["127.0.0.1", "::1"] {
+        let mut both = Told::start(run(["--upgrade=lazy", "--", "python3"]), COLD, &[address]);
+        let line = both.line();
+        let names: Vec<_> = line
+            .split(' ')
+            .map(|port| {
+                SocketAddr::new(address.parse().expect("an address"), port.parse().expect("a port"))
+                    .to_string()
+            })
+            .collect();
+        let pid = both.pid().to_string();
+        let shown = json(&["ss", "--json", "--pid", &pid]);
+        let mut ends: Vec<_> = shown.iter().map(|c| [&c["local"], &c["remote"]]).collect();
+        ends.sort_by_key(|end| *end[0] != names[0].as_str());
+        assert_eq!(ends, [[names[0].as_str(), &names[1]], [&names[1], &names[0]]], "{shown:?}");
+        assert_eq!(
+            json(&["ss", "--json", "sport", "=", names[1].rsplit(':').next().expect("a port")]).len(),
+            1
+        );
+        assert!(why(&pid).contains(&format!("{} to {}", names[0], names[1])));
+    }
 }
 
 fn why(subject: &str) -> String {
