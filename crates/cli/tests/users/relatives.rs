@@ -50,6 +50,19 @@ fn a_child_that_says_that_a_place_is_free_has_no_two_sockets_share_it() {
 /// Needs no entry in /etc/passwd.
 const ANNE: u32 = 65001;
 
+/// What a script says, with these words, beside a server: a script, too, with its words, that prints its port. Both are upgraded at the first octet.
+fn played(server: (&str, &str), script: &str, words: impl Fn(u16) -> String) -> Outcome {
+    let stage = Stage::new();
+    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
+    let serving = stage.program(&side, "server.stats", &installed("python3"));
+    let mut serving = serving.arg(stage.scene.path(server.0)).args(server.1).start();
+    let port: u16 = serving.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let program = stage.program(&side, "client.stats", &installed("python3")).script(script);
+    let said = program.args(&words(port)).finish();
+    serving.stop(Signal::TERM);
+    said
+}
+
 /// What a worker of a program that runs as root has, while that makes a further connection.
 fn worker(mode: &str) -> Option<Outcome> {
     let reason = missing(&["python3"]).or_else(|| {
@@ -59,15 +72,7 @@ fn worker(mode: &str) -> Option<Outcome> {
         skip(&format!("users::relatives::worker_that_{mode}"), &reason);
         return None;
     }
-    let stage = Stage::new();
-    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
-    let server = stage.program(&side, "server.stats", &installed("python3"));
-    let mut server = server.arg(stage.scene.path("echo_server.py")).arg("threads").start();
-    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
-    let parent = stage.program(&side, "client.stats", &installed("python3")).script("worker.py");
-    let said = parent.args(&format!("{port} {mode} {ANNE}")).finish();
-    server.stop(Signal::TERM);
-    Some(said)
+    Some(played(("echo_server.py", "threads"), "worker.py", |port| format!("{port} {mode} {ANNE}")))
 }
 
 #[test]
@@ -100,15 +105,9 @@ fn lied_to(mode: &str, word: usize) -> Option<[u64; 2]> {
         skip(&format!("users::relatives::lied_to, {mode}"), &reason);
         return None;
     }
-    let stage = Stage::new();
-    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
-    let server = stage.program(&side, "server.stats", &installed("python3"));
-    let mut server = server.arg(stage.scene.path("echo_server.py")).arg("threads").start();
-    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
-    let word = offset_of!(End, w) + word;
-    let parent = stage.program(&side, "client.stats", &installed("python3")).script("writing.py");
-    let said = parent.args(&format!("{mode} {port} {ENDS_OFFSET} {} {word}", size_of::<End>())).finish();
-    server.stop(Signal::TERM);
+    let (word, size) = (offset_of!(End, w) + word, size_of::<End>());
+    let words = |port| format!("{mode} {port} {ENDS_OFFSET} {size} {word}");
+    let said = played(("echo_server.py", "threads"), "writing.py", words);
     Some(["lied ", "answers "].map(|what| said.number(what)))
 }
 
@@ -136,15 +135,7 @@ fn mailboxes(mode: &str, number: u32) -> Option<Outcome> {
         skip(&format!("users::relatives::mailboxes_{mode}"), &reason);
         return None;
     }
-    let stage = Stage::new();
-    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
-    let server = stage.program(&side, "server.stats", &installed("python3"));
-    let mut server = server.arg(stage.scene.path("udp_echo.py")).args("server spinning").start();
-    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
-    let sender = stage.program(&side, "client.stats", &installed("python3")).script("mailboxes.py");
-    let said = sender.args(&format!("{port} {mode} {number}")).finish();
-    server.stop(Signal::TERM);
-    Some(said)
+    Some(played(("udp_echo.py", "server spinning"), "mailboxes.py", |port| format!("{port} {mode} {number}")))
 }
 
 #[test]
