@@ -195,20 +195,19 @@ impl Route {
         }
     }
 
-    /// The time (ticks), if the receiver is to be looked after.
+    /// Whether the receiver is to be looked after at this time (ticks).
     #[inline]
-    fn is_due(&self) -> Option<u64> {
-        let now = clock::ticks();
-        (now.wrapping_sub(self.checked.load(Relaxed)) > self.every.load(Relaxed)).then_some(now)
+    fn is_due(&self, now: u64) -> bool {
+        now.wrapping_sub(self.checked.load(Relaxed)) > self.every.load(Relaxed)
     }
 
     /// Whether the receiver is gone, where it is to be looked after.
     #[inline]
-    fn is_found_orphaned(&self) -> bool {
-        self.is_due().is_some_and(|now| {
+    fn is_found_orphaned(&self, now: u64) -> bool {
+        self.is_due(now) && {
             self.checked.store(now, Relaxed);
             self.is_orphaned()
-        })
+        }
     }
 
     /// Whether the receiver is gone.
@@ -336,13 +335,14 @@ impl Socket {
         {
             return None;
         }
-        if !network::is_as_at(route.changes.load(Relaxed), clock::ticks()) {
+        let now = clock::ticks();
+        if !network::is_as_at(route.changes.load(Relaxed), now) {
             self.drop_route(route);
             return None;
         }
         // Who shares its port may not get it any more; who alone has one may be gone, which is looked at while the datagram is on its way.
         let shares = route.shares.load(Relaxed);
-        if shares && route.is_due().is_some_and(|now| !self.is_still_there(route, now)) {
+        if shares && route.is_due(now) && !self.is_still_there(route, now) {
             return None;
         }
         let (writer, map) = route.writer(call.thread.tid.load(Relaxed))?;
@@ -395,7 +395,7 @@ impl Socket {
         }
         match pushed {
             Pushed::Sent => {
-                if !shares && route.is_found_orphaned() {
+                if !shares && route.is_found_orphaned(now) {
                     // Who has closed it in order reads what is in the ring. Of who was killed the kernel has to say something; where another thread has
                     // dropped the route it may be read yet.
                     let is_lost =
@@ -422,7 +422,7 @@ impl Socket {
                 call.thread.count(|b| &b.ring_tx, len as u64);
                 Some(len)
             }
-            Pushed::Full if !shares && route.is_found_orphaned() => {
+            Pushed::Full if !shares && route.is_found_orphaned(now) => {
                 self.drop_route(route);
                 None
             }
@@ -433,7 +433,7 @@ impl Socket {
                 }
                 Some(len)
             }
-            Pushed::Kernel if !shares && route.is_found_orphaned() => {
+            Pushed::Kernel if !shares && route.is_found_orphaned(now) => {
                 self.drop_route(route);
                 None
             }
@@ -529,15 +529,17 @@ impl Socket {
             route.fresh.store(false, SeqCst);
             fence(SeqCst);
             // What was read before the receiver is seen to live has not gone with it. Another sender may have taken this one's out of there, though.
-            let (is_read, due) = (map.mailbox().unread() == 0, route.is_due());
-            if !is_read || due.is_none() {
+            let (is_read, now) = (map.mailbox().unread() == 0, clock::ticks());
+            let is_due = route.is_due(now);
+            if !is_read || !is_due {
                 route.fresh.store(true, SeqCst);
                 is_fresh = true;
             }
-            if is_read && due.is_none() {
+            if is_due {
+                route.checked.store(now, Relaxed);
+            } else if is_read {
                 continue;
             }
-            due.iter().for_each(|now| route.checked.store(*now, Relaxed));
             if route.is_orphaned() {
                 // Who closes it in order has all that was sent before, as the kernel's queue would: nobody is told of that.
                 if !map.mailbox().is_dead() {
