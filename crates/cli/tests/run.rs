@@ -573,6 +573,22 @@ fn a_later_image_does_not_append_to_a_statistics_file_of_another_user() {
 }
 
 #[test]
+fn a_later_image_appends_nothing_to_a_file_of_something_else() {
+    if skipped_without_python("a_later_image_appends_nothing_to_a_file_of_something_else") {
+        return;
+    }
+    let dir = TempDir::new();
+    let script = "printf 'something else' > counters && exec python3 -c 'import socket; socket.socket()'";
+    let output = run(["--stats", "counters", "sh", "-c", script])
+        .current_dir(dir.path())
+        .output()
+        .expect("bypath starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read(dir.join("counters")).expect("the file"), b"something else");
+    assert!(stderr(&output).contains("cannot write statistics"), "{}", stderr(&output));
+}
+
+#[test]
 fn statistics_file_is_made_absolute_and_checked() {
     let dir = TempDir::new();
     let output = run(["--stats", "counters", "sh", "-c", "cd / && echo $BYPATH_STATS"])

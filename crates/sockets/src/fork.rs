@@ -6,7 +6,7 @@ use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::{fd, process};
+use bypath_sys::{fd, mem, process};
 use std::sync::atomic::Ordering::*;
 
 /// A fork in progress.
@@ -146,13 +146,15 @@ pub fn user_changes() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    // Another user may not have it, whatever limits this process has.
+    mem::insist(true);
     udp::user::let_go();
-    if !table::has_relatives() {
-        return;
+    if table::has_relatives() {
+        peer::let_go_of_parents();
+        state.let_go_of_elder_inbox();
+        kept::let_go_of_parents();
     }
-    peer::let_go_of_parents();
-    state.let_go_of_elder_inbox();
-    kept::let_go_of_parents();
+    mem::insist(false);
 }
 
 /// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another

@@ -9,8 +9,8 @@ use bypath_shm::family::{self, Family, PROCESSES};
 use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
-use bypath_shm::stats::{STATS_MAGIC, StatsRecord};
-use bypath_sys::{changes, clock, fd, mem, process, sockdiag, thread};
+use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC, StatsRecord, StatsSnapshot};
+use bypath_sys::{Errno, changes, clock, fd, mem, process, sockdiag, thread};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -458,8 +458,11 @@ fn stats_file(config: &Config) -> Option<&'static StatsRecord> {
     let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
     let record = (|| {
         let low = fd::open_rw(name)?;
+        // Whatever stands at that path by now: nothing is appended to a file of something else. A record that is being made begins with zeroes.
+        let is_one = |first: [u8; 8]| first == [0; 8] || StatsSnapshot::is_magic(first);
+        let may = fd::first_octets(low).and_then(|first| is_one(first).then_some(()).ok_or(Errno::INVAL));
         let mapped =
-            fd::append_space(low, bypath_shm::stats::RECORD_SIZE).and_then(|at| region::map_stats(low, at));
+            may.and_then(|()| fd::append_space(low, RECORD_SIZE)).and_then(|at| region::map_stats(low, at));
         fd::close(low);
         mapped
     })();

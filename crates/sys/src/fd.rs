@@ -153,6 +153,11 @@ pub fn are_files_closed() -> bool {
     limits_of(libc::RLIMIT_FSIZE).0 == 0
 }
 
+/// Octets of addresses, and of data, that this process may have (RLIMIT_AS, RLIMIT_DATA), whichever are fewer; `u64::MAX`: no limit.
+pub fn most_memory() -> u64 {
+    limits_of(libc::RLIMIT_AS).0.min(limits_of(libc::RLIMIT_DATA).0)
+}
+
 fn limits_of(resource: u32) -> (u64, u64) {
     let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: prlimit64 writes one rlimit64.
@@ -208,6 +213,18 @@ pub fn may_be_as_long(bytes: u64) -> Result<()> {
 /// Octets that [`append_space`] can append.
 const MOST_SPACE: usize = 8192;
 static ZEROES: [u8; MOST_SPACE] = [0; MOST_SPACE];
+
+/// The first octets of a file; zeroes where it is shorter.
+///
+/// # Errors
+/// As pread(2).
+pub fn first_octets(fd: i32) -> Result<[u8; 8]> {
+    let mut first = [0u8; 8];
+    let args = [fd as usize, first.as_mut_ptr() as usize, first.len(), 0, 0, 0];
+    // SAFETY: the kernel writes no more than there is room for.
+    check(unsafe { syscall(libc::SYS_pread64, args) })?;
+    Ok(first)
+}
 
 /// Appends `record` (8192 at most) bytes of zeroes to a file that [`open_rw`] has opened, and returns their offset, a multiple of `record`. The kernel
 /// keeps those apart who append at a time (O_APPEND, open(2)): a lock could be had by everybody who may read the file.

@@ -4,7 +4,7 @@ use crate::page::PAGE;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd};
 use std::ffi::CStr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Seals that forbid a change of size and further seals.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -156,6 +156,14 @@ pub fn family_word() -> Option<&'static AtomicU32> {
     Some(unsafe { &*(page.addr as *const AtomicU32) })
 }
 
+/// Whether what is let go has to go.
+static INSISTS: AtomicBool = AtomicBool::new(false);
+
+/// From now on, or not any more, what is [let go](Mapping::let_go) goes even where zeroes that can be written are refused: it can be read only then.
+pub fn insist(on: bool) {
+    INSISTS.store(on, Relaxed);
+}
+
 /// A shared mapping: its address and length. It is never unmapped on drop; see [`Mapping::unmap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -290,28 +298,48 @@ impl Mapping {
     /// plain bytes and atomics, as for [`Mapping::release`].
     ///
     /// # Errors
-    /// As mmap(2).
+    /// As mmap(2), of which ENOMEM is where the limit of data (RLIMIT_DATA) is reached; all is as it was then, but for who [insists](insist).
     pub fn let_go(&self) -> Result<()> {
         if self.len == 0 {
             return Ok(());
         }
-        // SAFETY: the range is this mapping's, and what replaces it is as long, readable and writable.
-        check(unsafe {
-            syscall(
-                libc::SYS_mmap,
-                [
-                    self.addr,
-                    self.len,
-                    (libc::PROT_READ | libc::PROT_WRITE) as usize,
-                    (libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
-                        as usize,
-                    usize::MAX,
-                    0,
-                ],
-            )
-        })?;
+        self.put_zeroes().or_else(|e| if INSISTS.load(Relaxed) { self.put_nothing() } else { Err(e) })
+    }
+
+    /// Beside it first: what is refused there leaves this as it is, and what is locked fills nothing.
+    fn put_zeroes(&self) -> Result<()> {
+        let zeroes = Mapping::untouchable(0, self.len, 0)?;
+        let moved = zeroes.open().and_then(|()| {
+            let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+            let args = [zeroes.addr, self.len, self.len, how, self.addr, 0];
+            // SAFETY: the range is this mapping's, and what replaces it is as long, readable and writable.
+            check(unsafe { syscall(libc::SYS_mremap, args) })
+        });
+        if moved.is_err() {
+            // SAFETY: nobody has seen it.
+            unsafe { zeroes.unmap() };
+        }
+        moved.map(|_| ())
+    }
+
+    /// Zeroes that can be read only are no data, and nobody limits them.
+    fn put_nothing(&self) -> Result<()> {
+        Mapping::untouchable(self.addr, self.len, libc::MAP_FIXED)?;
         self.unlock();
-        Ok(())
+        // SAFETY: the mapping was made just now.
+        check(unsafe {
+            syscall(libc::SYS_mprotect, [self.addr, self.len, libc::PROT_READ as usize, 0, 0, 0])
+        })
+        .map(|_| ())
+    }
+
+    /// Private memory that nobody may access yet. `how`: MAP_FIXED, in place of a mapping that is as long.
+    fn untouchable(addr: usize, len: usize, how: i32) -> Result<Mapping> {
+        let kind = how | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let args = [addr, len, libc::PROT_NONE as usize, kind as usize, usize::MAX, 0];
+        // SAFETY: a fresh mapping chosen by the kernel, or the caller's own range.
+        let addr = check(unsafe { syscall(libc::SYS_mmap, args) })?;
+        Ok(Mapping { addr, len })
     }
 
     /// Unmaps it.
@@ -436,6 +464,43 @@ mod tests {
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
     }
 
+    /// Octets of this process that were in memory at most.
+    fn most_resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("VmHWM");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+    }
+
+    /// In a process of its own, whose data has a limit from now on.
+    #[test]
+    fn who_insists_lets_go_where_there_may_be_no_more_data() {
+        const LEN: usize = 64 << 20;
+        const CHILD: &str = "BYPATH_TEST_DATA";
+        if std::env::var_os(CHILD).is_none() {
+            let name = "mem::tests::who_insists_lets_go_where_there_may_be_no_more_data";
+            let out = std::process::Command::new(std::env::current_exe().expect("this program"))
+                .args([name, "--exact", "--nocapture"])
+                .env(CHILD, "1")
+                .output()
+                .expect("starts");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            return;
+        }
+        let fd = memfd(c"test", LEN, 3).expect("memfd");
+        let map = Mapping::shared(fd, 0, LEN).expect("mapped");
+        // SAFETY: mapped, and seen by nobody else.
+        let octet = unsafe { &*map.addr().cast::<std::sync::atomic::AtomicU8>() };
+        octet.store(7, Relaxed);
+        let limit = libc::rlimit { rlim_cur: 32 << 20, rlim_max: 32 << 20 };
+        // SAFETY: changes no contents.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) }, 0);
+        assert_eq!(map.let_go(), Err(Errno::NOMEM));
+        assert_eq!(octet.load(Relaxed), 7, "all is as it was");
+        insist(true);
+        assert_eq!(map.let_go(), Ok(()));
+        assert_eq!(octet.load(Relaxed), 0);
+    }
+
     /// In a process of its own: the lock is one of the whole process.
     #[test]
     fn what_is_mapped_is_not_locked_where_everything_is() {
@@ -467,11 +532,17 @@ mod tests {
             map.release(0, LEN);
             assert_eq!(backed(octets), 0);
         }
+        let resident = most_resident();
         for map in &maps {
             map.let_go().expect("let go");
             // SAFETY: as above: zeroes of this process's own.
             assert_eq!(backed(unsafe { std::slice::from_raw_parts(map.addr(), LEN) }), 0);
         }
+        assert!(
+            most_resident() < resident + LEN,
+            "{} {resident}: zeroes were put in all of it",
+            most_resident()
+        );
         // Whatever else was mapped meanwhile is less than one of them.
         assert!(locked() < before + LEN, "{} {before}", locked());
         let own = vec![0u8; LEN];

@@ -83,6 +83,14 @@ fn a_worker_that_becomes_another_user_keeps_nothing_of_its_parents() {
     assert!(said.number("new ") > 0, "the parent's next connection is where the worker's were");
 }
 
+/// Zeroes that can be written would be data.
+#[test]
+fn a_worker_that_becomes_another_user_keeps_nothing_where_it_may_have_no_more_data() {
+    let Some(said) = worker("limited") else { return };
+    assert!(said.number("before ") > 0);
+    assert_eq!((said.number("arenas "), said.number("inboxes "), said.number("descriptors ")), (0, 0, 0));
+}
+
 #[test]
 fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
     let Some(said) = worker("holds") else { return };

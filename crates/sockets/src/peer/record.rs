@@ -4,13 +4,15 @@ use super::Conn;
 use crate::others;
 use bypath_shm::arena::Geometry;
 use bypath_shm::region::{self, Arena, StaticCell};
-use bypath_sys::{Result, fd};
+use bypath_sys::{Errno, Result, fd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Slots that are mapped in this process's life: 16 TiB of addresses at most, of which there are 128, and 200 MB of records. Those of a peer that is
 /// gone serve the next arena of the same geometry alone, and a liar has ever another one.
 const MOST_SLOTS: u32 = 8 << 20;
 static SLOTS_MAPPED: AtomicU32 = AtomicU32::new(0);
+/// Octets of addresses that they have. They are never given back, and where the program has a limit it keeps half of that.
+static ADDRESSES: AtomicU64 = AtomicU64::new(0);
 
 /// An arena and the connections that its slots carry.
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ impl ArenaRecord {
     /// Maps the memory `fd`.
     ///
     /// # Errors
-    /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`].
+    /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`], or half of what the process may have.
     pub(super) fn fill(&self, fd: i32, geometry: Geometry) -> Result<()> {
         let file = fd::identity(fd)?;
         self.file[0].store(file.0, Relaxed);
@@ -43,11 +45,13 @@ impl ArenaRecord {
         }
         // The peer names the geometry, which is looked at then.
         let slots = SLOTS_MAPPED.load(Relaxed).saturating_add(geometry.slots);
-        if slots > MOST_SLOTS {
-            return Err(bypath_sys::Errno::NOMEM);
+        let addresses = ADDRESSES.load(Relaxed).saturating_add(geometry.size() as u64);
+        if slots > MOST_SLOTS || addresses > fd::most_memory() / 2 {
+            return Err(Errno::NOMEM);
         }
         let mapped = Arena::map(fd, geometry)?;
         SLOTS_MAPPED.store(slots, Relaxed);
+        ADDRESSES.store(addresses, Relaxed);
         let conns = region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
         self.conns.set(Some(region::leak(ConnSlots(conns))?));
         self.arena.set(Some(region::leak(mapped)?));
@@ -90,4 +94,39 @@ pub(super) struct ConnSlot {
     pub(super) busy: AtomicBool,
     /// This process has closed its socket, and others of the family go on with it: {generation << 32 | end number + 1}, 0 = no.
     pub(super) left: AtomicU64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a process of its own, which has a limit from now on.
+    #[test]
+    fn half_of_what_a_program_may_have_stays_its_own() {
+        const CHILD: &str = "BYPATH_TEST_ADDRESSES";
+        if std::env::var_os(CHILD).is_none() {
+            let name = "peer::record::tests::half_of_what_a_program_may_have_stays_its_own";
+            let out = std::process::Command::new(std::env::current_exe().expect("this program"))
+                .args([name, "--exact", "--nocapture"])
+                .env(CHILD, "1")
+                .output()
+                .expect("starts");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 4 << 30, rlim_max: 4 << 30 };
+        // SAFETY: changes no contents.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+        let fill = |slots: u32| {
+            let geometry = Geometry { slots, ring: 1 << 20 };
+            let memory = Arena::memory(geometry, 3).expect("it takes no memory");
+            let filled = ArenaRecord::default().fill(memory, geometry);
+            fd::close(memory);
+            filled
+        };
+        assert_eq!(fill(4096), Err(Errno::NOMEM));
+        assert_eq!(fill(64), Ok(()));
+        let more: Vec<_> = (0..20).map(|_| fill(64)).collect();
+        assert_eq!(more.iter().filter(|filled| filled.is_ok()).count(), 14, "{more:?}");
+    }
 }

@@ -1,9 +1,10 @@
 """worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
-"drops" them and becomes USER, "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one. Says what the worker, or
+"drops" them and becomes USER, or does so where it may have no more data ("limited"), "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one. Says what the worker, or
 that program, has then."""
 import ctypes
 import os
 import re
+import resource
 import socket
 import sys
 
@@ -41,6 +42,10 @@ def work(lines, mode, user, ready, go):
     before = mapped("arena")
     for s in lines[mode in ("holds", "executes"):]:
         s.close()
+    if mode == "limited":
+        with open("/proc/self/status") as status:
+            data = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
+        resource.setrlimit(resource.RLIMIT_DATA, (data + (1 << 20),) * 2)
     if mode != "stays":
         os.setgroups([])
         os.setresgid(user, user, user)
