@@ -100,23 +100,23 @@ pub(super) struct ConnSlot {
 mod tests {
     use super::*;
 
-    /// In a process of its own, which has a limit from now on.
+    /// In a process of its own, which has a limit.
     #[test]
     fn half_of_what_a_program_may_have_stays_its_own() {
         const CHILD: &str = "BYPATH_TEST_ADDRESSES";
         if std::env::var_os(CHILD).is_none() {
             let name = "peer::record::tests::half_of_what_a_program_may_have_stays_its_own";
-            let out = std::process::Command::new(std::env::current_exe().expect("this program"))
-                .args([name, "--exact", "--nocapture"])
+            // 4 GiB.
+            let out = std::process::Command::new("sh")
+                .args(["-c", "ulimit -v 4194304 && exec \"$0\" \"$1\" --exact --nocapture"])
+                .arg(std::env::current_exe().expect("this program"))
+                .arg(name)
                 .env(CHILD, "1")
                 .output()
                 .expect("starts");
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
             return;
         }
-        let limit = libc::rlimit { rlim_cur: 4 << 30, rlim_max: 4 << 30 };
-        // SAFETY: changes no contents.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
         let fill = |slots: u32| {
             let geometry = Geometry { slots, ring: 1 << 20 };
             let memory = Arena::memory(geometry, 3).expect("it takes no memory");
