@@ -457,6 +457,21 @@ mod tests {
         assert!(octets.iter().all(|octet| *octet == 0));
     }
 
+    /// Whether this is a process for this test alone; else one is made, and has passed it.
+    fn is_alone(test: &str) -> bool {
+        const CHILD: &str = "BYPATH_TEST_ALONE";
+        if std::env::var_os(CHILD).is_some() {
+            return true;
+        }
+        let out = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args([test, "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .expect("starts");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        false
+    }
+
     /// Octets of this process that are locked, of those that it has mapped.
     fn locked() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
@@ -475,15 +490,7 @@ mod tests {
     #[test]
     fn who_insists_lets_go_where_there_may_be_no_more_data() {
         const LEN: usize = 64 << 20;
-        const CHILD: &str = "BYPATH_TEST_DATA";
-        if std::env::var_os(CHILD).is_none() {
-            let name = "mem::tests::who_insists_lets_go_where_there_may_be_no_more_data";
-            let out = std::process::Command::new(std::env::current_exe().expect("this program"))
-                .args([name, "--exact", "--nocapture"])
-                .env(CHILD, "1")
-                .output()
-                .expect("starts");
-            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        if !is_alone("mem::tests::who_insists_lets_go_where_there_may_be_no_more_data") {
             return;
         }
         let fd = memfd(c"test", LEN, 3).expect("memfd");
@@ -506,15 +513,7 @@ mod tests {
     fn what_is_mapped_is_not_locked_where_everything_is() {
         // An ordinary user may lock 8 MiB.
         const LEN: usize = 1 << 20;
-        const CHILD: &str = "BYPATH_TEST_LOCKED";
-        if std::env::var_os(CHILD).is_none() {
-            let name = "mem::tests::what_is_mapped_is_not_locked_where_everything_is";
-            let out = std::process::Command::new(std::env::current_exe().expect("this program"))
-                .args([name, "--exact", "--nocapture"])
-                .env(CHILD, "1")
-                .output()
-                .expect("starts");
-            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        if !is_alone("mem::tests::what_is_mapped_is_not_locked_where_everything_is") {
             return;
         }
         // SAFETY: changes no contents.
