@@ -1,8 +1,11 @@
 //! The processes we share memory with: arenas, their bells, the control channel.
 
+mod descriptors;
 mod parents;
 mod record;
 
+use descriptors::Who;
+pub use descriptors::{descriptors, owns};
 pub use parents::let_go_of_parents;
 use record::{ArenaRecord, ConnSlot};
 
@@ -16,7 +19,7 @@ use bypath_shm::inbox::Inbox;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, Arena, Slab, StaticCell};
 use bypath_shm::ring::Ring;
-use bypath_sys::{Result, eventfd, fd, poll, process, strangers, unix};
+use bypath_sys::{Result, fd, poll, process, strangers, unix};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Set in a bell number that belongs to an epoll set: the waker marks the inbox and rings only if the set
@@ -53,6 +56,8 @@ pub struct Peer {
     pub inbox: StaticCell<Inbox>,
     /// Its bells: {number << 32 | descriptor}, open addressing by number.
     bells: [AtomicU64; BELL_PLACES],
+    /// How many.
+    bell_count: AtomicU32,
     /// Our bells that it knows, by number.
     told: [AtomicU64; bypath_shm::inbox::BELLS / 64],
     /// How often one was told again.
@@ -84,6 +89,7 @@ impl Default for Peer {
             control: AtomicI32::new(-1),
             inbox: StaticCell::new(),
             bells: std::array::from_fn(|_| AtomicU64::new(0)),
+            bell_count: AtomicU32::new(0),
             told: std::array::from_fn(|_| AtomicU64::new(0)),
             told_again: AtomicU32::new(0),
             is_self: AtomicBool::new(false),
@@ -277,51 +283,6 @@ impl Peer {
         !state::is_own_token(self.owner.load(Relaxed))
     }
 
-    fn bell(&self, number: u32) -> Option<i32> {
-        self.known_bell(number).or_else(|| {
-            self.read_control();
-            self.known_bell(number)
-        })
-    }
-
-    #[inline]
-    fn known_bell(&self, number: u32) -> Option<i32> {
-        let start = number as usize % BELL_PLACES;
-        for i in 0..BELL_PLACES {
-            let entry = self.bells[(start + i) % BELL_PLACES].load(Acquire);
-            if entry == 0 {
-                return None;
-            }
-            if (entry >> 32) as u32 == number {
-                return Some(entry as u32 as i32);
-            }
-        }
-        None
-    }
-
-    /// Keeps a bell of this peer; false if it is none, or there is no room (the descriptor is closed).
-    pub fn add_bell(&self, number: u32, bell_fd: i32) -> bool {
-        let entry = u64::from(number) << 32 | u64::from(bell_fd as u32);
-        let start = number as usize % BELL_PLACES;
-        let is_bell = eventfd::is_bell(bell_fd);
-        if number != 0 && is_bell {
-            for i in 0..BELL_PLACES {
-                let place = &self.bells[(start + i) % BELL_PLACES];
-                match place.compare_exchange(0, entry, AcqRel, Acquire) {
-                    Ok(_) => return true,
-                    Err(have) if (have >> 32) as u32 == number => break,
-                    Err(_) => {}
-                }
-            }
-        }
-        if is_bell {
-            fd::close(bell_fd);
-        } else {
-            strangers::close(&[bell_fd]);
-        }
-        false
-    }
-
     /// Takes what waits on the control channel. Processes that share it take what the other one may miss: see
     /// [`Conn::tell_again`].
     pub fn read_control(&self) {
@@ -481,7 +442,8 @@ pub fn by_pair(pair: u64, side: u32) -> Option<&'static Peer> {
 /// A new pair that owns `control`, with the inbox that is mapped from `inbox`. Called under [`state::LIFE`].
 ///
 /// # Errors
-/// `PeerMemoryInvalid`: it is none. `NoMemory`: there is no place for it. Those of [`others::admit`].
+/// `PeerMemoryInvalid`: it is none. `NoMemory`: there is no place for it. Those of [`others::admit`]. `NoDescriptors`: who has
+/// it has as many here as are left for others.
 pub fn add(
     pair: u64,
     token: u64,
@@ -490,6 +452,8 @@ pub fn add(
     inbox: i32,
 ) -> std::result::Result<&'static Peer, Reason> {
     others::admit(control).map_err(errno_reason)?;
+    let (process, user) = process_behind(control);
+    descriptors::admit(Who { process, user }).map_err(errno_reason)?;
     add_service(pair, token, side, control, inbox)
 }
 
@@ -577,19 +541,6 @@ impl Peer {
         }
     }
 
-    fn close_descriptors(&self, close_control: fn(i32)) {
-        for b in &self.bells {
-            let entry = b.swap(0, AcqRel);
-            if entry != 0 {
-                fd::close(entry as u32 as i32);
-            }
-        }
-        let control = self.control.swap(-1, AcqRel);
-        if control >= 0 {
-            close_control(control);
-        }
-    }
-
     /// Hands out a slot of ours with rings of `ring` bytes. Called under [`state::LIFE`].
     ///
     /// # Errors
@@ -599,6 +550,7 @@ impl Peer {
             let Some(arena) = record.arena.get() else {
                 let slots = [16u32, 64, 256, 1024, 4096, 4096, 4096, 4096][i];
                 let geometry = Geometry { slots, ring };
+                self.may_have_more()?;
                 let arena_fd = Arena::memory(geometry, state::floor())?;
                 record.fill(arena_fd, geometry).inspect_err(|_| fd::close(arena_fd))?;
                 record.fd.store(arena_fd + 1, Release);
@@ -664,45 +616,5 @@ impl Peer {
         }
         self.connections.fetch_add(1, AcqRel);
         Ok(conn)
-    }
-}
-
-impl Peer {
-    /// Closes what came as an arena of theirs: of one that is mapped already it was not looked at, and may be anything.
-    pub fn close_arena(&self, arena: u32, fd: i32) {
-        if self.theirs.get(arena as usize).is_some_and(|record| record.maps(fd)) {
-            fd::close(fd);
-        } else {
-            strangers::close_files(&[fd]);
-        }
-    }
-}
-
-/// Whether `number` is a descriptor of some pair.
-pub fn owns(number: i32) -> bool {
-    let mut found = false;
-    descriptors(|d| found |= d == number);
-    found
-}
-
-/// Every descriptor of pairs.
-pub fn descriptors(mut f: impl FnMut(i32)) {
-    others::descriptor().into_iter().for_each(&mut f);
-    for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)) {
-        if !p.alive.load(Acquire) {
-            continue;
-        }
-        f(p.control.load(Relaxed));
-        for r in &p.ours {
-            if r.fd.load(Relaxed) > 0 {
-                f(r.fd.load(Relaxed) - 1);
-            }
-        }
-        for b in &p.bells {
-            let entry = b.load(Relaxed);
-            if entry != 0 {
-                f(entry as u32 as i32);
-            }
-        }
     }
 }

@@ -127,6 +127,45 @@ fn empty_messages_leave_no_descriptors() {
     assert!(left < 4, "{left} descriptors are left of 16");
 }
 
+/// As many pairs as a process likes to be, and as many bells of each.
+#[test]
+fn bells_without_number_leave_descriptors_to_others() {
+    let (most, room) = (256, 64);
+    let mut limited = std::process::Command::new("prlimit");
+    limited.arg(format!("--nofile={most}")).arg(crate::victim::program());
+    limited.env("LD_PRELOAD", crate::programs::library());
+    let mut server = Process::by(limited, &["threads"]);
+    let port = port(&mut server);
+    let bell = peer::bare_eventfd(0, libc::EFD_NONBLOCK);
+    let pairs: Vec<_> = (0..4)
+        .map(|_| {
+            let line = Line::to(port);
+            let m = peer::accept_well(&line, SMALL);
+            ring_from_victim(&line, &m);
+            (line, m)
+        })
+        .collect();
+    for (line, m) in &pairs {
+        let told = (1..=60).all(|n| peer::send(&m.channel, &peer::octets(&peer::bell(n)), &[&bell]));
+        assert!(told);
+        // A bell that it does not know has it look through what it was sent.
+        sleep_behind(line, m, 999, &[]);
+    }
+    let bells = server.holds("[eventfd]");
+    assert!((room / 4..=room / 2).contains(&bells), "{bells} bells");
+    let honest = Process::start(&["talk", &port.to_string()]);
+    until("nothing is left for an honest process", || {
+        server.holds("bypath-arena") + honest.holds("bypath-arena") > 0
+    });
+    drop(pairs);
+    until("bells of who is gone stay", || {
+        // Who comes has it look who is gone.
+        let line = Line::to(port);
+        let _pair = peer::answer(&line);
+        server.holds("[eventfd]") < room / 4
+    });
+}
+
 #[test]
 fn memory_that_may_not_be_there_is_not_mapped() {
     let Some(huge) = peer::huge() else {
@@ -181,8 +220,12 @@ fn memory_that_is_longer_than_it_must_be_is_not_mapped() {
 /// A server that talks to nobody else, and its port.
 fn alone() -> (Process, u16) {
     let mut server = Process::start(&["threads"]);
-    let port = server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number");
+    let port = port(&mut server);
     (server, port)
+}
+
+fn port(server: &mut Process) -> u16 {
+    server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number")
 }
 
 /// Waits until the victim has hung up.
@@ -338,9 +381,7 @@ fn who_says_for_ever_that_octets_come_back_does_not_hold_up_a_loop_for_ever() {
 /// others share stays theirs.
 #[test]
 fn a_stolen_name_opens_no_memory_of_others() {
-    let mut server = Process::start(&["threads"]);
-    let port: u16 =
-        server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number");
+    let (server, port) = alone();
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listen");
     let own_port = listener.local_addr().expect("bound").port();
     let mut honest = Process::start(&["talk", &format!("{port}"), &format!("{own_port}")]);

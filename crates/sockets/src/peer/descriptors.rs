@@ -1,0 +1,153 @@
+//! The descriptors of pairs: control channels, arenas of ours, bells of theirs. All of them are in the room above [`state::floor`], of which nobody at
+//! the other end has so much that nothing is left for those who come after him.
+
+use super::{BELL_PLACES, PEERS, PEERS_USED, Peer};
+use crate::{others, state};
+use bypath_sys::{Errno, Result, eventfd, fd, process, strangers};
+use std::sync::atomic::Ordering::*;
+
+/// Who is at the other end: processes of another user together, whom one of them may give what it has; of the own user each for itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who {
+    pub(super) process: u64,
+    pub(super) user: u32,
+}
+
+impl Who {
+    fn has(self, peer: &Peer) -> bool {
+        let user = peer.user.load(Relaxed);
+        user == self.user && (user != process::euid() || peer.process.load(Relaxed) == self.process)
+    }
+}
+
+/// Whether `who` may have one more here: no more than what would be left for others.
+///
+/// # Errors
+/// EMFILE.
+pub(super) fn admit(who: Who) -> Result<()> {
+    let room = fd::limits().0.saturating_sub(state::floor() as u64);
+    let (mut all, mut his) = (0, 0);
+    for peer in in_use() {
+        let has = u64::from(peer.count());
+        all += has;
+        his += if who.has(peer) { has } else { 0 };
+    }
+    if his < room.saturating_sub(all) { Ok(()) } else { Err(Errno::MFILE) }
+}
+
+fn in_use() -> impl Iterator<Item = &'static Peer> {
+    let peers = (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize));
+    peers.filter(|peer| peer.alive.load(Acquire))
+}
+
+impl Peer {
+    /// Whether it may have one more.
+    ///
+    /// # Errors
+    /// As [`admit`].
+    pub(super) fn may_have_more(&self) -> Result<()> {
+        admit(Who { process: self.process.load(Relaxed), user: self.user.load(Relaxed) })
+    }
+
+    fn count(&self) -> u32 {
+        let arenas = self.ours.iter().filter(|arena| arena.fd.load(Relaxed) > 0).count();
+        1 + arenas as u32 + self.bell_count.load(Relaxed)
+    }
+
+    pub(super) fn bell(&self, number: u32) -> Option<i32> {
+        self.known_bell(number).or_else(|| {
+            self.read_control();
+            self.known_bell(number)
+        })
+    }
+
+    #[inline]
+    fn known_bell(&self, number: u32) -> Option<i32> {
+        let start = number as usize % BELL_PLACES;
+        for i in 0..BELL_PLACES {
+            let entry = self.bells[(start + i) % BELL_PLACES].load(Acquire);
+            if entry == 0 {
+                return None;
+            }
+            if (entry >> 32) as u32 == number {
+                return Some(entry as u32 as i32);
+            }
+        }
+        None
+    }
+
+    /// Keeps a bell of this peer; false if it is none, or there is no room (the descriptor is closed): its sleeper is woken by the kernel then.
+    pub fn add_bell(&self, number: u32, bell_fd: i32) -> bool {
+        let entry = u64::from(number) << 32 | u64::from(bell_fd as u32);
+        let start = number as usize % BELL_PLACES;
+        let is_bell = eventfd::is_bell(bell_fd);
+        if number != 0 && is_bell && self.may_have_more().is_ok() {
+            for i in 0..BELL_PLACES {
+                let place = &self.bells[(start + i) % BELL_PLACES];
+                match place.compare_exchange(0, entry, AcqRel, Acquire) {
+                    Ok(_) => {
+                        self.bell_count.fetch_add(1, Relaxed);
+                        return true;
+                    }
+                    Err(have) if (have >> 32) as u32 == number => break,
+                    Err(_) => {}
+                }
+            }
+        }
+        if is_bell {
+            fd::close(bell_fd);
+        } else {
+            strangers::close(&[bell_fd]);
+        }
+        false
+    }
+
+    pub(super) fn close_descriptors(&self, close_control: fn(i32)) {
+        for b in &self.bells {
+            let entry = b.swap(0, AcqRel);
+            if entry != 0 {
+                fd::close(entry as u32 as i32);
+            }
+        }
+        self.bell_count.store(0, Relaxed);
+        let control = self.control.swap(-1, AcqRel);
+        if control >= 0 {
+            close_control(control);
+        }
+    }
+
+    /// Closes what came as an arena of theirs: of one that is mapped already it was not looked at, and may be anything.
+    pub fn close_arena(&self, arena: u32, fd: i32) {
+        if self.theirs.get(arena as usize).is_some_and(|record| record.maps(fd)) {
+            fd::close(fd);
+        } else {
+            strangers::close_files(&[fd]);
+        }
+    }
+}
+
+/// Whether `number` is a descriptor of some pair.
+pub fn owns(number: i32) -> bool {
+    let mut found = false;
+    descriptors(|d| found |= d == number);
+    found
+}
+
+/// Every descriptor of pairs.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    others::descriptor().into_iter().for_each(&mut f);
+    for peer in in_use() {
+        f(peer.control.load(Relaxed));
+        for arena in &peer.ours {
+            if arena.fd.load(Relaxed) > 0 {
+                f(arena.fd.load(Relaxed) - 1);
+            }
+        }
+        for bell in &peer.bells {
+            let entry = bell.load(Relaxed);
+            if entry != 0 {
+                f(entry as u32 as i32);
+            }
+        }
+    }
+}
