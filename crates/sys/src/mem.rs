@@ -306,12 +306,18 @@ impl Mapping {
         self.put_zeroes().or_else(|e| if INSISTS.load(Relaxed) { self.put_nothing() } else { Err(e) })
     }
 
-    /// Beside it first: what is refused there leaves this as it is, and what is locked fills nothing.
+    /// Beside it first: what is refused there leaves this as it is. They begin as one page: where everything is locked (mlockall(2)) it alone is locked at
+    /// first, and has to have room in RLIMIT_MEMLOCK.
     fn put_zeroes(&self) -> Result<()> {
-        let zeroes = Mapping::untouchable(0, self.len, 0)?;
+        let mut zeroes = Mapping::untouchable(0, PAGE, 0)?;
         let moved = zeroes.open().and_then(|()| {
-            let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-            let args = [zeroes.addr, self.len, self.len, how, self.addr, 0];
+            let how = libc::MREMAP_MAYMOVE as usize;
+            let args = [zeroes.addr, PAGE, self.len, how, 0, 0];
+            // SAFETY: nobody has seen that page.
+            let addr = check(unsafe { syscall(libc::SYS_mremap, args) })?;
+            zeroes = Mapping { addr, len: self.len };
+            let how = how | libc::MREMAP_FIXED as usize;
+            let args = [addr, self.len, self.len, how, self.addr, 0];
             // SAFETY: the range is this mapping's, and what replaces it is as long, readable and writable.
             check(unsafe { syscall(libc::SYS_mremap, args) })
         });
@@ -546,6 +552,36 @@ mod tests {
         assert!(locked() < before + LEN, "{} {before}", locked());
         let own = vec![0u8; LEN];
         assert!(locked() >= before + LEN && own[LEN - 1] == 0, "nothing is locked: this test shows nothing");
+    }
+
+    /// In a process of its own, which has locked all that it may but for a few pages.
+    #[test]
+    fn what_is_mapped_is_let_go_where_nothing_more_may_be_locked() {
+        const LEN: usize = 4 << 20;
+        if !is_alone("mem::tests::what_is_mapped_is_let_go_where_nothing_more_may_be_locked") {
+            return;
+        }
+        let fd = memfd(c"test", LEN, 3).expect("memfd");
+        let map = Mapping::shared(fd, 0, LEN).expect("mapped");
+        // SAFETY: mapped, and seen by nobody else.
+        let octet = unsafe { &*map.addr().cast::<std::sync::atomic::AtomicU8>() };
+        octet.store(7, Relaxed);
+        // Who may lock without a limit (CAP_IPC_LOCK) is another user from here on, who may not.
+        // SAFETY: changes no contents.
+        let done = unsafe {
+            libc::mlockall(libc::MCL_FUTURE) == 0
+                && libc::setrlimit(
+                    libc::RLIMIT_MEMLOCK,
+                    &libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 },
+                ) == 0
+                && (libc::geteuid() != 0 || libc::syscall(libc::SYS_setresuid, 65533, 65533, 65533) == 0)
+        };
+        assert!(done, "{}", std::io::Error::last_os_error());
+        assert!(Mapping::private(LEN).is_err(), "it may lock that much: this test shows nothing");
+        assert_eq!(map.let_go(), Ok(()));
+        assert_eq!(octet.load(Relaxed), 0);
+        octet.store(8, Relaxed);
+        assert_eq!(octet.load(Relaxed), 8);
     }
 
     #[test]
