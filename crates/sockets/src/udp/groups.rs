@@ -4,7 +4,7 @@
 //! again while it sends; what this process does to such a port ends the mailboxes that are there at once.
 
 use super::address::Name;
-use super::send::Route;
+use super::route::Route;
 use super::told::LOOPBACK;
 use super::{Record, each};
 use crate::{state, table};

@@ -3,7 +3,7 @@
 
 use super::Record as Socket;
 use super::holders;
-use super::send::Route;
+use super::route::Route;
 use crate::state;
 use bypath_shm::mailbox::{Pushed, Writer};
 use bypath_shm::ring::Ring;

@@ -1,9 +1,9 @@
 //! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
 
 use super::address::Name;
-use super::network::{self, Network};
-use super::places::Place;
+use super::network;
 use super::receive::{HEAD, HEAD_LONG, head_of};
+use super::route::{Route, stage};
 use super::said::Said;
 use super::told::{self, Told, want};
 use super::{Record as Socket, groups, maps, meet, queue, recall, routed, shown};
@@ -13,15 +13,13 @@ use crate::{fault, signals, state};
 use bypath_shm::dgram::span;
 use bypath_shm::mailbox::{Pushed, Writer, phase};
 use bypath_shm::reason::Reason;
-use bypath_shm::region::{MailboxMap, StaticCell};
+use bypath_shm::region::MailboxMap;
 use bypath_shm::ring::Ring;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, clock, fd, poll, process, sock, thread};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
+use bypath_sys::{Errno, clock, process, sock, thread};
+use std::sync::atomic::{Ordering::*, fence};
 
-/// Destinations of a socket that are looked after at a time.
-const ROUTES: usize = 8;
 /// A send asks so often (microseconds) whether the receiver lives.
 const ALIVE_US: u64 = 1000;
 /// A send waits so long (microseconds) for a receiver that is awake to have read what went by the kernel.
@@ -30,86 +28,6 @@ const PAUSE_US: u64 = 4;
 const PAUSES: u32 = 10;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
-
-/// What a route is.
-pub(super) mod stage {
-    /// Nobody's.
-    pub const FREE: u32 = 0;
-    /// Sends are counted.
-    pub const COUNTING: u32 = 1;
-    /// The receiver was asked.
-    pub const ASKED: u32 = 2;
-    /// There is a mailbox.
-    pub const UP: u32 = 3;
-    /// There was one: a thread may still be about to use it.
-    pub const DOWN: u32 = 4;
-}
-
-/// A destination.
-#[derive(Debug, Default)]
-pub(super) struct Route {
-    pub(super) stage: AtomicU32,
-    ip: [AtomicU64; 2],
-    port: AtomicU32,
-    /// Sends so far, and how many there have to be for the next attempt, or look.
-    pub(super) sends: AtomicU32,
-    pub(super) due: AtomicU32,
-    /// The connection to the receiver, plus one.
-    pub(super) connection: AtomicI32,
-    /// The effective user of this process as it dialled.
-    pub(super) asked_by: AtomicU32,
-    /// He has not been told HELLO yet.
-    pub(super) is_unsaid: AtomicBool,
-    pub(super) mailbox: StaticCell<MailboxMap>,
-    pub(super) left: AtomicU64,
-    /// The source as the receiver knows it.
-    pub(super) source: [AtomicU64; 3],
-    /// SO_RCVBUF of the receiver.
-    pub(super) room: AtomicU32,
-    /// What a record's head has beside the source (`want`).
-    heads: AtomicU32,
-    /// When (ticks) the receiver was asked, or looked after last.
-    pub(super) checked: AtomicU64,
-    /// Ticks from one look whether the receiver is there to the next.
-    every: AtomicU64,
-    /// The receiver's SO_COOKIE, and whether others may have its port.
-    pub(super) cookie: AtomicU64,
-    shares: AtomicBool,
-    /// Nothing is to lie in the ring: the receiver's socket is another's, too, or may be.
-    pub(super) offers: AtomicBool,
-    /// Octets of a datagram at most; the kernel has to say something about longer ones.
-    pub(super) longest: AtomicU32,
-    /// Changes of the network before the kernel was asked for it.
-    pub(super) changes: AtomicU32,
-    /// This socket is another's, too, of whom nobody knows what he sends.
-    pub(super) is_careful: AtomicBool,
-    /// Of what a receiver that was killed has not read the first has gone by the kernel.
-    pub(super) was_sent_again: AtomicBool,
-    pub(super) offers_left_out: AtomicU32,
-    pub(super) offers_in_vain: AtomicU32,
-    /// Something went there that is not known to have been read.
-    fresh: AtomicBool,
-    /// Who held the writers' lock when it was last found held.
-    holder: AtomicU32,
-    pauses_left_out: AtomicU32,
-    pauses_in_vain: AtomicU32,
-}
-
-/// Where a socket sends.
-#[derive(Debug, Default)]
-pub struct Outbound {
-    pub(super) routes: [Route; ROUTES],
-    /// Routes that are up.
-    up: AtomicU32,
-    /// Its place among those that have some.
-    pub(super) place: Place,
-    /// What it has lent (`stand_in`), plus one.
-    pub(super) lent: AtomicI32,
-    /// To whom it is connected: 0 not known, 1 nobody, 2 that one.
-    peer_known: AtomicU32,
-    peer_ip: [AtomicU64; 2],
-    peer_port: AtomicU32,
-}
 
 /// Where a send goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,118 +55,6 @@ pub enum Sending {
 pub struct RealSend {
     record: &'static Socket,
     to: To,
-}
-
-impl Route {
-    pub(super) fn name(&self) -> Name {
-        Name {
-            ip: [self.ip[0].load(Relaxed), self.ip[1].load(Relaxed)],
-            port: self.port.load(Relaxed) as u16,
-        }
-    }
-
-    /// From where its datagrams come.
-    pub(super) fn own_source(&self) -> Name {
-        let [high, low, port] = &self.source;
-        Name { ip: [high.load(Relaxed), low.load(Relaxed)], port: port.load(Relaxed) as u16 }
-    }
-
-    #[inline]
-    fn is_to(&self, to: &Name) -> bool {
-        self.ip[1].load(Relaxed) == to.ip[1]
-            && self.port.load(Relaxed) == u32::from(to.port)
-            && self.ip[0].load(Relaxed) == to.ip[0]
-    }
-
-    /// What is asked for now is as the network is.
-    pub(super) fn is_asked_for(&self, network: &Network, is_v4: bool, refuses_pieces: bool) {
-        let (most, headers) = if is_v4 { (65_507, 20 + 8) } else { (65_527, 40 + 8) };
-        let whole = if refuses_pieces { network.mtu.saturating_sub(headers) } else { most };
-        self.longest.store(most.min(whole), Relaxed);
-        self.changes.store(network.changes, Relaxed);
-    }
-
-    fn begin(&self, to: &Name, due: u32) {
-        self.ip[0].store(to.ip[0], Relaxed);
-        self.ip[1].store(to.ip[1], Relaxed);
-        self.port.store(u32::from(to.port), Relaxed);
-        let pauses = [&self.pauses_left_out, &self.pauses_in_vain];
-        let offers = [&self.offers_left_out, &self.offers_in_vain];
-        for word in [&self.sends, &self.holder].into_iter().chain(pauses).chain(offers) {
-            word.store(0, Relaxed);
-        }
-        self.was_sent_again.store(false, Relaxed);
-        self.due.store(due, Relaxed);
-        self.stage.store(stage::COUNTING, Release);
-    }
-
-    #[inline]
-    fn writer(&self, owner: u32) -> Option<(Writer<'static, Ring>, MailboxMap)> {
-        let map = *self.mailbox.get()?;
-        Some((Writer::new(map.mailbox(), map.ring(), owner.max(1)), map))
-    }
-
-    pub(super) fn close(&self) {
-        let own = self.connection.swap(0, AcqRel) - 1;
-        if own >= 0 {
-            fd::close(own);
-        }
-    }
-
-    /// Whether the receiver is to be looked after at this time (ticks).
-    #[inline]
-    fn is_due(&self, now: u64) -> bool {
-        now.wrapping_sub(self.checked.load(Relaxed)) > self.every.load(Relaxed)
-    }
-
-    /// Whether the receiver is gone, where it is to be looked after.
-    #[inline]
-    fn is_found_orphaned(&self, now: u64) -> bool {
-        self.is_due(now) && {
-            self.checked.store(now, Relaxed);
-            self.is_orphaned()
-        }
-    }
-
-    /// Whether the receiver is gone.
-    fn is_orphaned(&self) -> bool {
-        let own = self.connection.load(Relaxed) - 1;
-        own < 0 || poll::now(own, 0) != 0
-    }
-}
-
-impl Outbound {
-    pub(super) fn reset(&self) {
-        for route in &self.routes {
-            route.stage.store(stage::FREE, Relaxed);
-            route.connection.store(0, Relaxed);
-            route.mailbox.set(None);
-        }
-        self.up.store(0, Relaxed);
-        self.lent.store(0, Relaxed);
-        self.forget_peer();
-    }
-
-    pub(super) fn forget_peer(&self) {
-        self.peer_known.store(0, Release);
-    }
-
-    pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
-        for word in self.routes.iter().map(|route| &route.connection).chain([&self.lent]) {
-            if let Some(fd) = Some(word.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
-                f(fd);
-            }
-        }
-    }
-
-    fn count(&self) -> u32 {
-        self.routes.iter().filter(|route| route.stage.load(Relaxed) == stage::UP).count() as u32
-    }
-
-    #[inline]
-    fn route(&self, to: &Name) -> Option<&Route> {
-        self.routes.iter().find(|route| route.stage.load(Acquire) == stage::UP && route.is_to(to))
-    }
 }
 
 impl Socket {
