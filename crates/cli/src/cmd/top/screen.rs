@@ -24,8 +24,9 @@ q, Esc, Ctrl-C  leave
 p, space        stop and go on looking
 s               sort by the next: rate, bytes, wait, spin, drops, pid, path
 r               the other way round
-/               filter: all words are of pid, name, address, path, reason
-up, down        move; PgUp, PgDn, Home
+/               filter: words of pid, name, address, path or reason
+Ctrl-U          in a filter: empty it
+up, down        move; PgUp, PgDn, Home, End
 ?, h            this text
 
 WAIT  how long a byte is in the ring until it is read: what waits there, by
@@ -71,8 +72,14 @@ impl Screen {
 
     /// Takes a key; whether the user leaves.
     pub fn key(&mut self, key: KeyEvent) -> bool {
-        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return true;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                KeyCode::Char('c') => return true,
+                // As a shell's line does.
+                KeyCode::Char('u') if self.typing => self.filter.clear(),
+                _ => {}
+            }
+            return false;
         }
         if self.typing {
             match key.code {
@@ -102,6 +109,7 @@ impl Screen {
             KeyCode::PageUp => self.at.select(Some(at.saturating_sub(20))),
             KeyCode::PageDown => self.at.select(Some((at + 20).min(last))),
             KeyCode::Home => self.at.select(Some(0)),
+            KeyCode::End => self.at.select(Some(last)),
             _ => {}
         }
         self.sort.sort(&mut self.rows, self.reverse);
@@ -378,7 +386,12 @@ mod tests {
         }
         // Any key closes it.
         assert!(!press(&mut s, "q") && press(&mut s, "q"));
-        assert!(s.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+        assert!(!press(&mut s, "/nginx") && !s.key(control('x')));
+        assert!(drawn(&mut s, 80, 24).ends_with("filter: nginx_"));
+        assert!(!s.key(control('u')));
+        assert!(drawn(&mut s, 80, 24).ends_with("filter: _"));
+        assert!(s.key(control('c')));
     }
 
     #[test]
