@@ -91,7 +91,7 @@ fn wait(
             // The kernel finds out when there is an event to store.
             let mut nowhere = [EpollEvent { events: 0, data: 0 }];
             match hook::epoll_wait(epfd, &mut nowhere, limit, mask) {
-                Verdict::Done(Ok(1..)) => errno::fail(libc::EFAULT),
+                Verdict::Done(moved) if moved.is_some() => errno::fail(libc::EFAULT),
                 verdict => settle(verdict, real),
             }
         }
@@ -113,7 +113,7 @@ fn serve(
     loop {
         let Some(out) = memory::slice_mut(events, usable) else { return real() };
         let cold = match hook::epoll_wait(epfd, out, left, mask) {
-            Verdict::Done(result) => return errno::answer(result),
+            Verdict::Done(moved) => return errno::answer(moved.result()),
             Verdict::Kernel(cold) | Verdict::ServedKernel(cold) => Some(cold),
             Verdict::NotOurs | Verdict::Served => None,
         };

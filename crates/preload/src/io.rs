@@ -34,7 +34,7 @@ pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
             cold.finish(ret);
             ret
         }
-        Verdict::Done(result) => answer(result),
+        Verdict::Done(moved) => answer(moved.result()),
     }
 }
 

@@ -50,7 +50,10 @@ hook! {
                 let n = crate::served::received_flagged(fd, verdict, len, flags, real);
                 if n < 0 || address.is_null() { n } else { no_source(n as usize, address_len) }
             }
-            Verdict::Done(Ok(n)) if !address.is_null() => no_source(n, address_len),
+            Verdict::Done(moved) if !address.is_null() => match moved.result() {
+                Ok(n) => no_source(n, address_len),
+                failed => errno::answer(failed),
+            },
             verdict => settle(verdict, || real(fd, buf, len, flags, address, address_len)),
         }
     }
@@ -362,7 +365,7 @@ fn receive_message(
     // SAFETY: the room that the program gave to the call that is running.
     let mut control = unsafe { UserControl::new(m.msg_control as usize, m.msg_controllen) };
     match hook::recv_message(fd, user(iov), flags, rest_since, &mut control) {
-        Verdict::Done(Ok(n)) => {
+        Verdict::Done(moved) if let Ok(n) = moved.result() => {
             let mut out = m;
             // The kernel stores the length of the source only where the program asked for the source.
             if !m.msg_name.is_null() {

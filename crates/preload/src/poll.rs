@@ -109,7 +109,7 @@ pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> c_int) -> c_int {
             cold.finish(ret as isize);
             ret
         }
-        Verdict::Done(result) => crate::errno::answer(result),
+        Verdict::Done(moved) => crate::errno::answer(moved.result()),
     }
 }
 

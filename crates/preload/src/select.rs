@@ -178,7 +178,7 @@ impl Sets {
                     cold.finish(ret as isize);
                     ret
                 }
-                Verdict::Done(result) => errno::answer(result),
+                Verdict::Done(moved) => errno::answer(moved.result()),
             };
             if ready < 0 {
                 return -1;

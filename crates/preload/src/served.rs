@@ -50,7 +50,7 @@ pub(crate) fn sent(
     match verdict {
         Verdict::Served => send(fd, iov, flags),
         Verdict::ServedKernel(cold) => reported(cold, || send(fd, iov, flags)),
-        Verdict::Done(Err(Errno::PIPE)) if hook::serves() && served::is_served(fd) => {
+        Verdict::Done(moved) if moved.is(Errno::PIPE) && hook::serves() && served::is_served(fd) => {
             broken(Errno::PIPE, flags)
         }
         verdict => crate::io::settle(verdict, real),

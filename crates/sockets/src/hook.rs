@@ -7,6 +7,7 @@
 
 use crate::config::Config;
 pub use crate::heir::{Deed, Image, VARIABLE as DEED};
+pub use crate::moved::Moved;
 use crate::raised::Raised;
 pub use crate::service::SocketName;
 pub use crate::service::calls as served;
@@ -15,6 +16,7 @@ pub use crate::service::interfaces;
 pub use crate::service::place::VARIABLE as FOLDER;
 pub use crate::service::{are_inherited, are_unasked, ask_about_all};
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
+use crate::stream::Step;
 use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;
 use crate::{
@@ -39,7 +41,7 @@ pub enum Verdict {
     /// Call the real function, then report through the token.
     Kernel(Cold),
     /// Done here: bytes moved (or ready descriptors), or the errno to set.
-    Done(Result<usize, Errno>),
+    Done(Moved),
     /// A netstack service's socket: as [`served`] says, with the real function.
     Served,
     /// The same, and the result is reported through the token.
@@ -47,24 +49,23 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// For a call of data on `fd`, which is not followed.
-    #[inline]
-    pub(crate) fn of_unfollowed(fd: i32) -> Verdict {
-        if table::served(fd).is_some() { Verdict::Served } else { Verdict::NotOurs }
+    /// Done here.
+    pub(crate) fn done(result: Result<usize, Errno>) -> Verdict {
+        Verdict::Done(result.into())
     }
 
     /// A thread that slept in here while the last descriptor ceased to be followed makes the program's own call.
     #[inline]
-    fn unless_sealed(self) -> Verdict {
+    pub(crate) fn unless_sealed(self) -> Verdict {
         match self {
-            Verdict::Done(Err(Errno::BADF)) if state::is_sealed() => Verdict::NotOurs,
+            Verdict::Done(moved) if moved.is(Errno::BADF) && state::is_sealed() => Verdict::NotOurs,
             other => other,
         }
     }
 }
 
 /// The calling thread is to end: on EINTR its hooks ask [`is_cancelled`].
-const CANCELLED: Verdict = Verdict::Done(Err(Errno::INTR));
+const CANCELLED: Verdict = Verdict::Done(Moved::failed(Errno::INTR));
 
 /// A call that went to the kernel on a followed socket or epoll set.
 #[derive(Debug)]
@@ -183,8 +184,16 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::recv(fd, buf, flags, None, None) {
-            return service::rest::received(fd, buf, flags, v.unless_sealed());
+        let step = stream::recv(fd, buf, flags, None, None);
+        // The usual one is looked at before it is copied anywhere.
+        if let Step::Done(moved) = step
+            && !moved.is(Errno::BADF)
+            && !service::rest::is_any()
+        {
+            return Verdict::Done(moved);
+        }
+        if let Some(v) = step.verdict(flags, false) {
+            return service::rest::received(fd, buf, flags, v);
         }
     }
 }
@@ -204,8 +213,8 @@ pub fn recv_message(
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::recv(fd, buf, flags, rest_since, Some(control)) {
-            return service::rest::received(fd, buf, flags, v.unless_sealed());
+        if let Some(v) = stream::recv(fd, buf, flags, rest_since, Some(control)).verdict(flags, false) {
+            return service::rest::received(fd, buf, flags, v);
         }
     }
 }
@@ -240,8 +249,14 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
         followed(fd, buf);
     }
     loop {
-        if let Some(v) = stream::send(fd, buf, flags, None) {
-            return v.unless_sealed();
+        let step = stream::send(fd, buf, flags, None);
+        if let Step::Done(moved) = step
+            && !moved.is(Errno::BADF)
+        {
+            return Verdict::Done(moved);
+        }
+        if let Some(v) = step.verdict(flags, true) {
+            return v;
         }
     }
 }
@@ -261,8 +276,8 @@ pub fn send_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdic
         followed(fd, buf);
     }
     loop {
-        if let Some(v) = stream::send(fd, buf, flags, Some(handlers)) {
-            return v.unless_sealed();
+        if let Some(v) = stream::send(fd, buf, flags, Some(handlers)).verdict(flags, true) {
+            return v;
         }
     }
 }

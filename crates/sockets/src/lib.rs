@@ -27,6 +27,7 @@ mod limit;
 mod lock;
 mod log;
 mod memory;
+mod moved;
 mod numbers;
 mod options;
 mod others;

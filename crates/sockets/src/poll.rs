@@ -46,15 +46,15 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
     let n = fds.len();
     if n <= SMALL {
         let (mut view, mut words) = ([Kernel::default(); SMALL + 1], [0; SMALL]);
-        return Verdict::Done(wait(&call, fds, &mut view[..n + 1], &mut words[..n], timeout_ns, sigmask));
+        return Verdict::done(wait(&call, fds, &mut view[..n + 1], &mut words[..n], timeout_ns, sigmask));
     }
     let remembered = n.min(REMEMBERED);
     let len = (n + 1) * size_of::<Kernel>() + remembered * size_of::<u64>();
     let Some(mut scratch) = threads::scratch(Use::Wait, len, thread::stack_address()) else {
-        return Verdict::Done(Err(Errno::NOMEM));
+        return Verdict::done(Err(Errno::NOMEM));
     };
     let (view, words) = scratch.two::<Kernel, u64>(n + 1, remembered);
-    Verdict::Done(wait(&call, fds, view, words, timeout_ns, sigmask))
+    Verdict::done(wait(&call, fds, view, words, timeout_ns, sigmask))
 }
 
 fn warm(fd: i32) -> Option<(&'static Sock, &'static Conn)> {

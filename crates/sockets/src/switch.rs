@@ -5,7 +5,7 @@ use crate::carrier::{self, Course};
 use crate::config::LogLevel;
 use crate::peer::Conn;
 use crate::state;
-use crate::table::{Sock, flag};
+use crate::table::{Sock, UNPUBLISHED, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
@@ -32,6 +32,7 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     options::refresh(s);
     let first = fault::first_position();
     end.w.tail.store(first, Relaxed);
+    s.published.store(UNPUBLISHED, Relaxed);
     end.w.head_cache.store(first, Relaxed);
     memory::restart(&end.w, first);
     end.r.tail_cache.store(0, Relaxed);

@@ -118,6 +118,8 @@ pub struct Sock {
     pub asked_who: AtomicU64,
     /// The tail when the connection was last seen to rest, see `memory`.
     pub rested_at: AtomicU64,
+    /// How far this process has published octets of this connection, [`UNPUBLISHED`]: not known.
+    pub published: AtomicU64,
     /// The last thing this end did was to send: it waits for an answer (latency mode).
     pub sent_last: AtomicBool,
     /// How spinning on this connection went.
@@ -145,6 +147,9 @@ pub struct Sock {
     /// `next_free` means something.
     pub listed: AtomicBool,
 }
+
+/// See [`Sock::published`]. No position is that large.
+pub const UNPUBLISHED: u64 = u64::MAX;
 
 /// A descriptor's meaning.
 #[derive(Clone, Copy, Debug)]

@@ -27,7 +27,7 @@ pub fn ctl(
     if done.is_ok() {
         wait::registered(r, set, op, fd, event);
     }
-    Verdict::Done(done.map(|()| 0))
+    Verdict::done(done.map(|()| 0))
 }
 
 /// Whether somebody sleeps in the set, or may.

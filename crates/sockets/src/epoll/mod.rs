@@ -362,7 +362,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     }
     let existing = regs_of(sock).find(|(_, r)| r.set.load(Relaxed) == number + 1 && r.fd.load(Relaxed) == fd);
     if let Err(e) = sys::ctl(epfd, op, fd, Event { events: watched(sock, event.events), data: event.data }) {
-        return Verdict::Done(Err(e));
+        return Verdict::done(Err(e));
     }
     match (op, existing) {
         (libc::EPOLL_CTL_DEL, Some((n, r))) => drop_reg(n, r),
@@ -372,7 +372,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             let Some((n, r)) = found.or_else(new_reg) else {
                 drop(held);
                 switch::recall_both(sock, Reason::TableFull, true);
-                return Verdict::Done(Ok(0));
+                return Verdict::done(Ok(0));
             };
             r.fd.store(fd, Relaxed);
             r.events.store(event.events, Relaxed);
@@ -412,7 +412,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             }
         }
     }
-    Verdict::Done(Ok(0))
+    Verdict::done(Ok(0))
 }
 
 /// Puts the set's bell into the kernel's set. The caller holds [`LOCK`].

@@ -78,7 +78,7 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     let Some(call) = Call::enter() else { return Verdict::NotOurs };
     let told = wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask);
     nested::waited(number, s);
-    Verdict::Done(told)
+    Verdict::done(told)
 }
 
 /// What the kernel stored for a wait that the overlay did not serve: our bell is taken out, the number of what is left

@@ -1,7 +1,7 @@
 //! What comes after this process has shut the receiving side of a connection: the pair takes no more, so the service is asked for it.
 
 use super::{Record, told};
-use crate::hook::Verdict;
+use crate::hook::{Moved, Verdict};
 use crate::stream;
 use crate::thread::Call;
 use bypath_shm::service::{LEVEL, LOOK, Op, TAKE, UNREAD};
@@ -18,6 +18,12 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// A connection of this process is one from now on.
 pub(super) fn begin() {
     ANY.store(true, Release);
+}
+
+/// Whether there may be one.
+#[inline]
+pub fn is_any() -> bool {
+    ANY.load(Relaxed)
 }
 
 fn deaf(fd: i32) -> Option<&'static Record> {
@@ -37,7 +43,7 @@ fn ask(r: &Record, name: i32, (most, skip): (usize, usize), f: impl FnOnce(&[u8]
 /// FIONREAD: octets that are not in the pair.
 #[inline]
 pub fn unread(fd: i32) -> usize {
-    if !ANY.load(Relaxed) {
+    if !is_any() {
         return 0;
     }
     let mut octets = 0;
@@ -52,7 +58,7 @@ pub fn unread(fd: i32) -> usize {
 /// A receive of `fd`, of which this is known so far: behind what is in the pair there may be more.
 #[inline]
 pub fn received(fd: i32, buf: UserVec<'_>, flags: i32, verdict: Verdict) -> Verdict {
-    if ANY.load(Relaxed) { look(fd, buf, flags, verdict) } else { verdict }
+    if is_any() { look(fd, buf, flags, verdict) } else { verdict }
 }
 
 #[cold]
@@ -60,7 +66,7 @@ fn look(fd: i32, buf: UserVec<'_>, flags: i32, verdict: Verdict) -> Verdict {
     let special = libc::MSG_OOB | libc::MSG_ERRQUEUE | libc::MSG_TRUNC;
     let Some(r) = deaf(fd).filter(|_| flags & special == 0) else { return verdict };
     let done = match &verdict {
-        Verdict::Done(Ok(n)) => *n,
+        Verdict::Done(moved) if let Ok(n) = moved.result() => n,
         // The call is to come. It finds what is in the pair, and never waits.
         Verdict::Served | Verdict::ServedKernel(_) => match sock::inq(fd) {
             Ok(0) => 0,
@@ -78,9 +84,9 @@ fn look(fd: i32, buf: UserVec<'_>, flags: i32, verdict: Verdict) -> Verdict {
         Verdict::Served | Verdict::ServedKernel(_) if all == 0 => verdict,
         Verdict::ServedKernel(cold) => {
             cold.finish(done as isize);
-            Verdict::Done(Ok(all))
+            Verdict::Done(Moved::octets(all))
         }
-        _ => Verdict::Done(Ok(all)),
+        _ => Verdict::Done(Moved::octets(all)),
     }
 }
 

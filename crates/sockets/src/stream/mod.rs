@@ -10,13 +10,13 @@ pub use recv::{from_kernel, received, recv};
 pub use send::{send, unstick};
 
 use crate::carrier;
-use crate::hook::{Cold, FileSend, Verdict};
+use crate::hook::{Cold, FileSend, Moved, Verdict};
 use crate::raised::{self, Counter, Raised};
 use crate::rendezvous;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::Deadline;
-use crate::{fault, guard, options, siblings};
+use crate::{fault, guard, options, siblings, state};
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserVec};
 use bypath_sys::{Errno, thread};
@@ -51,6 +51,40 @@ fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Acce
 /// How many of the `n` > 0 first bytes of `buf` can be written: 0 = EFAULT.
 pub fn writable(call: &Call, buf: UserVec<'_>, n: usize) -> usize {
     accessible(call, buf, 0, n, Access::Write)
+}
+
+/// What becomes of a call of data.
+#[derive(Clone, Copy)]
+pub enum Step {
+    /// It is done.
+    Done(Moved),
+    /// The socket changed under the question: it is asked again.
+    Again,
+    /// The kernel moves the bytes of this one.
+    Cold(&'static Sock),
+    /// Not a call on a ring, or on what is followed.
+    NotOurs,
+    /// The same on a netstack service's socket.
+    Served,
+}
+
+impl Step {
+    /// Of a call on `fd`, which is not followed.
+    #[inline]
+    fn of_unfollowed(fd: i32) -> Step {
+        if table::served(fd).is_some() { Step::Served } else { Step::NotOurs }
+    }
+
+    /// `None`: it is asked again.
+    pub fn verdict(self, flags: i32, sending: bool) -> Option<Verdict> {
+        match self {
+            Step::Done(moved) => Some(Verdict::Done(moved).unless_sealed()),
+            Step::Again => None,
+            Step::Cold(s) => cold(s, flags, sending),
+            Step::NotOurs => Some(Verdict::NotOurs),
+            Step::Served => Some(Verdict::Served),
+        }
+    }
 }
 
 /// A call on a cold end: the kernel moves the bytes.
@@ -133,7 +167,7 @@ pub fn cold_done(s: &'static Sock, sending: bool, raised: Option<Raised>, flags:
     if moved == 0 {
         return;
     }
-    if crate::state::is_sealed() {
+    if state::is_sealed() {
         return;
     }
     let Some(call) = Call::enter() else { return };

@@ -1,8 +1,8 @@
 //! Receive: from the ring, or from the carrier without waiting inside it.
 
-use super::{Doubt, accessible, cold, rest, take_error};
+use super::{Doubt, Step, accessible, rest, take_error};
 use crate::config::Profile;
-use crate::hook::Verdict;
+use crate::hook::Moved;
 use crate::peer::Conn;
 use crate::state;
 use crate::stay::Staying;
@@ -27,7 +27,7 @@ const WAITING_PEEK: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
 
-/// Receive on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: messages of the program's call
+/// Receive on `fd`. `rest_since`: messages of the program's call
 /// were received already, and it began when the thread had run so many handlers. `control`: where the kernel puts what it
 /// tells beside the bytes; a ring has nothing to tell.
 #[inline]
@@ -37,46 +37,62 @@ pub fn recv(
     flags: i32,
     rest_since: Option<u32>,
     control: Option<&mut UserControl>,
-) -> Option<Verdict> {
+) -> Step {
     let Some(s) = table::sock(fd) else {
         if foreign::is_due()
             && let Err(e) = foreign::before_read(fd, flags)
         {
-            return Some(Verdict::Done(Err(e)));
+            return Step::Done(Moved::failed(e));
         }
-        return Some(Verdict::of_unfollowed(fd));
+        return Step::of_unfollowed(fd);
     };
     if s.conn.get().is_none() {
-        return cold(s, flags, false);
+        return Step::Cold(s);
     }
-    let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
-    let Some(conn) = s.conn.get() else { return cold(s, flags, false) };
+    let Some(call) = Call::enter() else { return Step::NotOurs };
+    let Some(conn) = s.conn.get() else { return Step::Cold(s) };
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
         || flags & WAITING_PEEK == WAITING_PEEK && switch::is_settled(s, conn) && !kept::concerns(s)
     {
-        return Some(if s.served().is_some() { Verdict::Served } else { Verdict::NotOurs });
+        return if s.served().is_some() { Step::Served } else { Step::NotOurs };
     }
     let mut staying = Staying::new(&call, s);
-    let mut received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, control, &mut staying);
-    if matches!(received, Ok(0) | Err(Errno::CONNRESET)) && s.served().is_some() {
+    let mut moved = recv_warm(&call, s, conn, fd, buf, flags, rest_since, control, &mut staying);
+    if (moved == Moved::octets(0) || moved.is(Errno::CONNRESET)) && s.served().is_some() {
         // What became of the connection the service knows.
-        received = service::calls::ended(fd, false).map_or(Ok(0), Err);
+        moved = service::calls::ended(fd, false).map_or(Moved::octets(0), Moved::failed);
     }
     staying.end(&call, s);
-    if received == Err(Errno::BADF) && s.is_replaced(fd) {
+    if moved.is(Errno::BADF) && s.is_replaced(fd) {
         // There was no moment at which the number meant nothing: the call is for what has it now.
-        return None;
+        return Step::Again;
     }
-    if matches!(received, Ok(1..)) {
+    if moved.is_some() {
         guard::moved(s, false);
         heir::look(s, conn, &call, false);
         epoll::taken(s);
     }
-    Some(Verdict::Done(received))
+    Step::Done(moved)
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call's arguments and what it is about")]
 fn recv_warm(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+    rest_since: Option<u32>,
+    control: Option<&mut UserControl>,
+    staying: &mut Staying,
+) -> Moved {
+    take(call, s, conn, fd, buf, flags, rest_since, control, staying).into()
+}
+
+#[expect(clippy::too_many_arguments, reason = "as above")]
+#[inline(always)]
+fn take(
     call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
@@ -164,7 +180,9 @@ fn recv_warm(
             }
             Ok(Readable::Ring { .. }) => {
                 // Empty. The carrier tells of ends; look at it when there is reason to, and now and then.
-                let empties = s.empty_reads.fetch_add(1, Relaxed);
+                let empties = s.empty_reads.load(Relaxed);
+                // Another thread's is lost now and then: that is cheaper than none.
+                s.empty_reads.store(empties.wrapping_add(1), Relaxed);
                 check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));

@@ -1,8 +1,8 @@
 //! Send: into the ring, or to the carrier without waiting inside it.
 
-use super::{Doubt, accessible, cold, rest, take_error};
+use super::{Doubt, Step, accessible, rest, take_error};
 use crate::flush;
-use crate::hook::Verdict;
+use crate::hook::Moved;
 use crate::peer::Conn;
 use crate::stay::Staying;
 use crate::switch;
@@ -19,53 +19,68 @@ use bypath_sys::user::UserVec;
 use bypath_sys::{Errno, process, sock, thread};
 use std::sync::atomic::Ordering::*;
 
-/// Send on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: bytes of the program's call were
+/// Send on `fd`. `rest_since`: bytes of the program's call were
 /// sent already, and it began when the thread had run so many handlers.
 #[inline]
-pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Option<Verdict> {
-    let Some(s) = table::sock(fd) else { return Some(Verdict::of_unfollowed(fd)) };
+pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Step {
+    let Some(s) = table::sock(fd) else { return Step::of_unfollowed(fd) };
     if s.conn.get().is_none() {
         return cold_send(s, flags);
     }
     if flags & libc::MSG_FASTOPEN != 0 && !s.has(flag::LOCAL) {
         // It would connect first, and is refused: the kernel sends nothing.
-        return Some(Verdict::NotOurs);
+        return Step::NotOurs;
     }
-    let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
+    let Some(call) = Call::enter() else { return Step::NotOurs };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
     let mut staying = Staying::new(&call, s);
     let is_served = s.served().is_some();
     if is_served && flags & libc::MSG_OOB != 0 {
         // Urgent octets go by the pair.
-        return Some(Verdict::Served);
+        return Step::Served;
     }
     let flags = if is_served { flags & !libc::MSG_FASTOPEN } else { flags };
     let quiet = if is_served { libc::MSG_NOSIGNAL } else { 0 };
-    let mut sent = send_warm(&call, s, conn, fd, buf, flags | quiet, rest_since, &mut staying);
-    if is_served && sent == Err(Errno::PIPE) {
-        sent = Err(service::calls::ended(fd, true).unwrap_or(Errno::PIPE));
+    let mut moved = send_warm(&call, s, conn, fd, buf, flags | quiet, rest_since, &mut staying);
+    if is_served && moved.is(Errno::PIPE) {
+        moved = Moved::failed(service::calls::ended(fd, true).unwrap_or(Errno::PIPE));
     }
     staying.end(&call, s);
-    if sent == Err(Errno::BADF) && s.is_replaced(fd) {
+    if moved.is(Errno::BADF) && s.is_replaced(fd) {
         // As in `recv`.
-        return None;
+        return Step::Again;
     }
-    if matches!(sent, Ok(1..)) {
+    if moved.is_some() {
         guard::moved(s, true);
         heir::look(s, conn, &call, true);
     }
-    Some(Verdict::Done(sent))
+    Step::Done(moved)
 }
 
-fn cold_send(s: &'static Sock, flags: i32) -> Option<Verdict> {
+fn cold_send(s: &'static Sock, flags: i32) -> Step {
     if flags & libc::MSG_FASTOPEN != 0 {
         s.keep_on_kernel(Reason::FastOpen);
     }
-    cold(s, flags, true)
+    Step::Cold(s)
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call's arguments and what it is about")]
 fn send_warm(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+    rest_since: Option<u32>,
+    staying: &mut Staying,
+) -> Moved {
+    give(call, s, conn, fd, buf, flags, rest_since, staying).into()
+}
+
+#[expect(clippy::too_many_arguments, reason = "as above")]
+#[inline(always)]
+fn give(
     call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
@@ -276,8 +291,9 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     let w = &s.end().w;
     let size = conn.tx.size();
     let tail = position::onward(w.tail.load(Relaxed), 0);
-    // Any process of the family can have written the one; the other is in memory that only both ends have.
-    if conn.out().t.tail.load(Relaxed) != tail {
+    // Any process of the family can have written this. Where it is not what this one has left there, another one has sent, or lies: the ring
+    // tells, in memory that only both ends have. Its line is the reader's meanwhile, so it is not asked for nothing.
+    if s.published.load(Relaxed) != tail && conn.out().t.tail.load(Relaxed) != tail {
         return Put::Poisoned;
     }
     let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
@@ -308,6 +324,7 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     conn.out().publish(next);
     fault::point("published");
     w.tail.store(next, Relaxed);
+    s.published.store(next, Relaxed);
     w.ring_bytes.store(w.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
     Put::Bytes(n)
 }
