@@ -69,6 +69,7 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_seccomp,
     libc::SYS_io_uring_setup,
     libc::SYS_close_range,
+    libc::SYS_clone3,
     libc::SYS_epoll_pwait2,
 ]);
 
@@ -96,13 +97,35 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         "bt [rax], rdi",
         "jnc 2f",
         "cmp rdi, {clone}",
-        "jne 3f",
+        "jne 5f",
         "test esi, {vm}",
         "jnz 2f",
         "test rdx, rdx",
         "jnz 2f",
         "3:",
         "jmp {followed}",
+        "5:",
+        "cmp rdi, {clone3}",
+        "jne 3b",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "call {is_fork}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test al, al",
+        "jnz 3b",
         "2:",
         "mov rax, qword ptr [rip + {real} + {at}]",
         "cmp rax, {missing}",
@@ -127,6 +150,8 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         "jmp rax",
         map = sym INTERESTING,
         clone = const libc::SYS_clone,
+        clone3 = const libc::SYS_clone3,
+        is_fork = sym is_fork,
         vm = const libc::CLONE_VM,
         followed = sym followed,
         real = sym crate::real::REAL,
@@ -134,6 +159,16 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         missing = const crate::real::MISSING,
         address = sym address,
     )
+}
+
+/// Whether a clone3 neither shares memory nor changes the stack; nonsense is the kernel's to judge.
+extern "C" fn is_fork(args: *const libc::clone_args, size: usize) -> bool {
+    /// CLONE_ARGS_SIZE_VER0 (linux/sched.h).
+    const SHORTEST: usize = 64;
+    let words = args.cast::<[u64; SHORTEST / 8]>();
+    size >= SHORTEST
+        && memory::read(words)
+            .is_some_and(|[flags, _, _, _, _, stack, ..]| flags & libc::CLONE_VM as u64 == 0 && stack == 0)
 }
 
 /// The real `syscall()`, which every C library has.
@@ -162,7 +197,7 @@ unsafe fn followed(
     f: usize,
 ) -> c_long {
     let (fd, all) = (a as c_int, [a, b, c, d, e, f]);
-    if hook::is_sealed() && !matches!(number, libc::SYS_fork | libc::SYS_clone) {
+    if hook::is_sealed() && !matches!(number, libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3) {
         // A filter allows the number that the program names, and perhaps not what a function makes of it.
         if matches!(number, libc::SYS_execve | libc::SYS_execveat | libc::SYS_sendmsg | libc::SYS_sendmmsg) {
             hook::spread_everything();
@@ -214,7 +249,9 @@ unsafe fn followed(
             libc::SYS_execve => exec::execve(a as _, b as _, c as _).into(),
             libc::SYS_execveat => exec::execveat(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_exit_group => process::_exit(fd),
-            libc::SYS_fork | libc::SYS_clone => c_long::from(child::forking(|| real(number, all) as c_int)),
+            libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3 => {
+                c_long::from(child::forking(|| real(number, all) as c_int))
+            }
             _ => with_kernel_arguments(number, all),
         }
     }

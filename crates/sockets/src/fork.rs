@@ -141,19 +141,24 @@ impl Forking {
 #[cold]
 pub fn user_changes() {
     udp::user::changes();
-    let Some(state) = state::get() else { return };
-    if state::is_borrowed() || state::is_sealed() {
+    if state::get().is_none() || state::is_borrowed() || state::is_sealed() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
-    // Another user may not have it, whatever limits this process has.
     mem::insist(true);
     udp::user::let_go();
-    if table::has_relatives() {
-        peer::let_go_of_parents();
-        state.let_go_of_elder_inbox();
-        kept::let_go_of_parents();
-    }
+    mem::insist(false);
+    let_go_of_parents();
+}
+
+/// What this process, if it was forked, has of its parent's connections, and does not hold itself, is not mapped any more, whatever limits it has. Called under
+/// [`state::LIFE`].
+pub fn let_go_of_parents() {
+    let Some(state) = state::get().filter(|_| table::has_relatives()) else { return };
+    mem::insist(true);
+    peer::let_go_of_parents();
+    state.let_go_of_elder_inbox();
+    kept::let_go_of_parents();
     mem::insist(false);
 }
 

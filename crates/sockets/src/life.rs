@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::carrier::Course;
 use crate::heir::{self, Deed, Image};
-use crate::peer::Conn;
+use crate::peer::{self, Conn};
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
@@ -579,6 +579,7 @@ pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
     if state::is_sealed() || state::is_memory_of_another() {
         return None;
     }
+    peer::take_nothing();
     leaving::begin();
     table::each_sock(|s| {
         if let Some(conn) = s.conn.get()
@@ -601,6 +602,7 @@ pub fn exec_failed(deed: Option<Deed>) {
     let Some(state) = state::get() else { return };
     if !state::is_sealed() && !state::is_memory_of_another() {
         leaving::failed(state);
+        peer::take_again();
     }
 }
 

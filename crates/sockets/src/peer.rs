@@ -5,7 +5,7 @@ mod parents;
 mod record;
 
 use descriptors::Who;
-pub use descriptors::{descriptors, owns};
+pub use descriptors::{descriptors, owns, take_again, take_nothing};
 pub use parents::let_go_of_parents;
 use record::{ArenaRecord, ConnSlot};
 

@@ -4,7 +4,7 @@
 
 use crate::table::{self, Entry};
 use crate::thread::Call;
-use crate::{epoll, flush, foreign, home, rendezvous, service, state, thread, udp};
+use crate::{epoll, flush, foreign, fork, home, rendezvous, service, state, thread, udp};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
@@ -49,6 +49,8 @@ pub fn seal() {
         foreign::forget();
         thread::turn_out(THREADS_NS);
         epoll::take_bells();
+        // Behind a filter it is not seen to become another user.
+        fork::let_go_of_parents();
     }
     page::seal();
 }

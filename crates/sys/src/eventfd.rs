@@ -18,7 +18,8 @@ pub fn create(floor: i32) -> Result<i32> {
 }
 
 /// Whether a descriptor that somebody else sent may be rung. It has no kind, as an eventfd has none (of the others that have
-/// none nothing waits for who writes there), and it does not wait: a write to a pipe could end in SIGPIPE, one to a file anywhere.
+/// none nothing waits for who writes there, though it may for who [closes](crate::strangers::close_files) them), and it does not wait: a write to a
+/// pipe could end in SIGPIPE, one to a file anywhere.
 pub fn is_bell(sent: i32) -> bool {
     fd::kind(sent) == Ok(0) && fd::status_flags(sent).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0)
 }

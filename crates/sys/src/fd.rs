@@ -136,6 +136,18 @@ pub fn limits() -> (u64, u64) {
     limits_of(libc::RLIMIT_NOFILE)
 }
 
+/// How many descriptors this process can still open; `None`: it cannot be told (before Linux 6.2, or without `/proc`).
+pub fn count_free() -> Option<u64> {
+    let mut told = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let path = c"/proc/self/fd".as_ptr() as usize;
+    let args = [libc::AT_FDCWD as usize, path, 0, libc::STATX_SIZE as usize, told.as_mut_ptr() as usize, 0];
+    // SAFETY: the kernel reads the path, and writes one statx.
+    check(unsafe { syscall(libc::SYS_statx, args) }).ok()?;
+    // SAFETY: zeroes, or what the kernel has written.
+    let open = unsafe { told.assume_init() }.stx_size;
+    (open > 0).then(|| limits().0.saturating_sub(open))
+}
+
 /// Lets this process have as many descriptors as it may: the soft limit becomes the hard one.
 #[cfg(feature = "link")]
 pub fn raise_limit() {

@@ -159,6 +159,9 @@ pub fn family_word() -> Option<&'static AtomicU32> {
 /// Whether what is let go has to go.
 static INSISTS: AtomicBool = AtomicBool::new(false);
 
+/// There are addresses that were let go of and are nobody's, or somebody else's by now.
+static HAS_HOLES: AtomicBool = AtomicBool::new(false);
+
 /// From now on, or not any more, what is [let go](Mapping::let_go) goes even where zeroes that can be written are refused: it can be read only then.
 pub fn insist(on: bool) {
     INSISTS.store(on, Relaxed);
@@ -204,8 +207,11 @@ impl Mapping {
     /// bytes and atomics, as for [`Mapping::release`].
     ///
     /// # Errors
-    /// As mmap(2); the zeroes stay then.
+    /// As mmap(2); the zeroes stay then. ENOMEM: where there are none.
     pub fn refill(&self, fd: i32) -> Result<()> {
+        if HAS_HOLES.load(Relaxed) {
+            return Err(Errno::NOMEM);
+        }
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let args = [self.addr, self.len, libc::PROT_NONE as usize, flags as usize, fd as usize, 0];
         // SAFETY: the range is this mapping's, and what replaces it is as long.
@@ -328,9 +334,14 @@ impl Mapping {
         moved.map(|_| ())
     }
 
-    /// Zeroes that can be read only are no data, and nobody limits them.
+    /// Zeroes that can be read only are no data, and nobody limits them, but where the process has more addresses already than it may: it has none here then.
     fn put_nothing(&self) -> Result<()> {
-        Mapping::untouchable(self.addr, self.len, libc::MAP_FIXED)?;
+        if Mapping::untouchable(self.addr, self.len, libc::MAP_FIXED).is_err() {
+            HAS_HOLES.store(true, Relaxed);
+            // SAFETY: what is let go nobody uses any more; who does all the same ends, and reads nothing that is another user's.
+            return check(unsafe { syscall(libc::SYS_munmap, [self.addr, self.len, 0, 0, 0, 0]) })
+                .map(|_| ());
+        }
         self.unlock();
         // SAFETY: the mapping was made just now.
         check(unsafe {
@@ -512,6 +523,31 @@ mod tests {
         insist(true);
         assert_eq!(map.let_go(), Ok(()));
         assert_eq!(octet.load(Relaxed), 0);
+    }
+
+    /// In a process of its own, which has more addresses from now on than it may.
+    #[test]
+    fn who_insists_lets_go_where_there_may_be_no_addresses_at_all() {
+        const LEN: usize = 1 << 20;
+        if !is_alone("mem::tests::who_insists_lets_go_where_there_may_be_no_addresses_at_all") {
+            return;
+        }
+        let fd = memfd(c"bypath-test-addresses", LEN, 3).expect("memfd");
+        let map = Mapping::shared(fd, 0, LEN).expect("mapped");
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is there");
+            maps.contains("bypath-test-addresses")
+        };
+        assert!(is_mapped());
+        let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+        // SAFETY: changes no contents.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+        assert_eq!(map.let_go(), Err(Errno::NOMEM));
+        insist(true);
+        assert_eq!(map.let_go(), Ok(()));
+        assert!(!is_mapped());
+        // Those addresses may be something else's by now.
+        assert_eq!(map.refill(fd), Err(Errno::NOMEM));
     }
 
     /// In a process of its own: the lock is one of the whole process.

@@ -232,6 +232,9 @@ struct Control<const MOST: usize = MAX_FDS> {
 /// waits for what is closed.
 const ALL_FDS: usize = 253;
 
+/// What other threads may open meanwhile.
+const SPARE_FDS: u64 = 16;
+
 const CONTROL_HEADER: usize = 16;
 
 /// Sends one message with up to [`MAX_FDS`] descriptors, without waiting and without SIGPIPE.
@@ -307,11 +310,38 @@ pub fn recv_all(s: i32, bytes: &mut [u8]) -> Result<Option<Whole>> {
     Ok(Some(Whole { len, fds: control.fds[..count].iter().map(own).collect(), is_cut }))
 }
 
+/// Whether descriptors come with the next message; `None` if there is none.
+fn brings_descriptors(s: i32) -> Option<bool> {
+    let mut hdr = MsgHdr { name: 0, namelen: 0, iov: 0, iovlen: 0, control: 0, controllen: 0, flags: 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the header outlives the call, and names no memory.
+    let seen = check(unsafe {
+        syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
+    });
+    (seen != Err(Errno::AGAIN)).then_some(hdr.flags & libc::MSG_CTRUNC != 0)
+}
+
+fn is_of_another_user(s: i32) -> bool {
+    !peer_credentials(s).is_ok_and(|other| other.uid == process::euid())
+}
+
+/// Of what cannot be told it is assumed.
+fn has_room_for_all() -> bool {
+    fd::count_free().is_none_or(|free| free >= ALL_FDS as u64 + SPARE_FDS)
+}
+
 /// Receives one message without waiting; `None` if there is none yet.
 ///
 /// # Errors
 /// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors, or one of them, could not be kept: all are closed, and the message is gone.
+/// EMFILE also where another user is at the other end, and there is not room for as many as he can send along: the kernel would close the others within
+/// the call. The message stays then.
 pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
+    match brings_descriptors(s) {
+        None => return Ok(None),
+        Some(true) if is_of_another_user(s) && !has_room_for_all() => return Err(Errno::MFILE),
+        Some(_) => {}
+    }
     let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
     let Some((len, count, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
     let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };

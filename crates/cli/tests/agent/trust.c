@@ -4,6 +4,7 @@
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
  *   trust strict               prints its port, echoes to one until a piece ends with FLOOD, sends what goes for two seconds, and then allows itself
  *                              no system calls but read, write and exit
+ *   trust exec                 prints its port, echoes to one until a piece ends with FLOOD, and executes itself: trust anew, which says so
  *   trust talk PORT...         sends numbered messages to each and compares the echo, until its standard input ends
  *   trust steps PORT           the same, and says so of each
  *
@@ -159,19 +160,24 @@ static void set(void) {
     }
 }
 
-static void strict(void) {
-    unsigned char *piece = area(PIECE) - PIECE;
+/* Echoes to one until a piece ends with FLOOD. */
+static int echoed(unsigned char *piece) {
     int l = listener(), s = accept(l, NULL, NULL);
     for (;;) {
         ssize_t n = recv(s, piece, PIECE, 0);
         if (n <= 0)
             fail("nothing to echo");
         if (piece[n - 1] == FLOOD)
-            break;
+            return s;
         for (ssize_t i = 0; i < n; i++)
             piece[i] |= 0x80;
         send(s, piece, n, MSG_NOSIGNAL);
     }
+}
+
+static void strict(void) {
+    unsigned char *piece = area(PIECE) - PIECE;
+    int s = echoed(piece);
     fcntl(s, F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 100; i++) {
         while (send(s, flood, FLOODED, MSG_NOSIGNAL) > 0)
@@ -234,6 +240,13 @@ int main(int count, char **words) {
         set();
     if (!strcmp(mode, "strict"))
         strict();
+    if (!strcmp(mode, "exec")) {
+        echoed(area(PIECE) - PIECE);
+        execl(words[0], words[0], "anew", NULL);
+        fail("exec");
+    }
+    if (!strcmp(mode, "anew"))
+        return puts("anew") < 0;
     steps = !strcmp(mode, "steps");
     if (strcmp(mode, "talk") && !steps)
         return 2;

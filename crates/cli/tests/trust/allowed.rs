@@ -1,7 +1,7 @@
 //! What a program of another user, who is allowed, can do with what it has in common with its victim beside their own connection: bells and
 //! the inbox.
 
-use crate::known::{ring_from_victim, until};
+use crate::known::{port, ring_from_victim, until};
 use crate::peer::{self, Line, Mapped};
 use crate::programs;
 use crate::victim::{Process, Victim, program};
@@ -148,6 +148,59 @@ fn an_allowed_user_cannot_keep_in_its_call_who_silences_its_own_bell() {
     victim.serves("after a bell that waits");
     drop(line);
     victim.server.expect("end", "after a bell that waits");
+}
+
+/// An exec closes the channel, and what is left in it.
+#[test]
+fn an_allowed_user_cannot_hold_up_an_exec_by_what_lingers() {
+    let Some(folder) = folder("an_allowed_user_cannot_hold_up_an_exec_by_what_lingers") else { return };
+    let mut server = Process::by(folder.command(), &["exec"]);
+    let line = Line::to(port(&mut server));
+    let m = peer::accept_well(&line, SMALL);
+    ring_from_victim(&line, &m);
+    let (lingers, _kept) = peer::lingering();
+    assert!((0..4).all(|n| peer::send(&m.channel, &peer::octets(&peer::bell(n)), &[&lingers])));
+    drop(lingers);
+    line.say(&[0x7f]);
+    server.expect("anew", "after an exec");
+}
+
+/// What does not fit into the table of descriptors the kernel closes within the call.
+#[test]
+fn an_allowed_user_cannot_hold_up_who_has_few_descriptors() {
+    let Some(folder) = folder("an_allowed_user_cannot_hold_up_who_has_few_descriptors") else { return };
+    let limited = || {
+        let command = folder.command();
+        let mut limited = Command::new("prlimit");
+        limited.arg("--nofile=256").arg(command.get_program()).uid(ANNE).gid(ANNE);
+        for (name, value) in command.get_envs() {
+            limited.env(name, value.expect("set"));
+        }
+        limited
+    };
+    let mut victim = Victim::of(limited, "threads");
+    let line = Line::to(victim.port);
+    let channel = peer::dial(&line).expect("the victim has a name");
+    let said = peer::octets(&peer::hello(&line, line.cookie, 65536));
+    let (lingers, _kept) = peer::lingering();
+    let harmless: Vec<_> = (0..252).map(|_| peer::bare_eventfd(0, 0)).collect();
+    // Not before the victim has seen who calls.
+    until("the victim takes nothing", || {
+        line.say(b"look");
+        line.hear();
+        peer::send_many(&channel, &said, harmless.iter().chain([&lingers]))
+    });
+    drop(lingers);
+    for _ in 0..100 {
+        line.say(b"look");
+        line.hear();
+    }
+    victim.serves("after more descriptors than there is room for");
+    // Its thread is at the next receive.
+    until("the victim is still in its call", || {
+        line.say(b"look");
+        line.hear() > 0
+    });
 }
 
 /// Giving it back takes the lock of the file: who has a descriptor of it, and writes there without end, would keep the victim in its close.

@@ -224,7 +224,7 @@ fn alone() -> (Process, u16) {
     (server, port)
 }
 
-fn port(server: &mut Process) -> u16 {
+pub fn port(server: &mut Process) -> u16 {
     server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number")
 }
 

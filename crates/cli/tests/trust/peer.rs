@@ -9,7 +9,7 @@ use bypath_shm::ring::Ring;
 use bypath_sys::unix::{self, Received};
 use bypath_sys::{fd, process, sock, sockdiag};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,17 @@ pub fn receive_words<const N: usize>(s: &OwnedFd) -> Option<([u64; N], Vec<Owned
 pub fn send(s: &OwnedFd, octets: &[u8], fds: &[&OwnedFd]) -> bool {
     let fds: Vec<i32> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
     unix::send(s.as_raw_fd(), octets, &fds).is_ok()
+}
+
+/// With as many descriptors as the kernel allows.
+pub fn send_many<'a>(s: &OwnedFd, octets: &[u8], fds: impl Iterator<Item = &'a OwnedFd>) -> bool {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let fds: Vec<_> = fds.map(AsFd::as_fd).collect();
+    let mut room = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(253))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "too many");
+    sendmsg(s, &[std::io::IoSlice::new(octets)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+        .is_ok()
 }
 
 /// What the victim takes once it has seen who calls; `None`: not yet.

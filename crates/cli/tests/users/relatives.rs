@@ -91,6 +91,18 @@ fn a_worker_that_becomes_another_user_keeps_nothing_where_it_may_have_no_more_da
     assert_eq!((said.number("arenas "), said.number("inboxes "), said.number("descriptors ")), (0, 0, 0));
 }
 
+/// As a child of clone3, behind a filter, and with fewer addresses than it has.
+#[test]
+fn a_worker_that_becomes_another_user_keeps_nothing_however_it_was_made_and_whatever_limits_it() {
+    for mode in ["cloned", "sealed", "narrow"] {
+        let Some(said) = worker(mode) else { return };
+        assert!(said.number("before ") > 0, "{mode}");
+        let left = ["arenas ", "inboxes ", "descriptors "].map(|what| said.number(what));
+        assert_eq!(left, [0, 0, 0], "{mode}");
+        assert!(said.number("new ") > 0, "{mode}: the parent's next connection is where the worker's were");
+    }
+}
+
 #[test]
 fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
     let Some(said) = worker("holds") else { return };

@@ -3,7 +3,7 @@
 
 use super::{BELL_PLACES, PEERS, PEERS_USED, Peer};
 use crate::{others, state};
-use bypath_sys::{Errno, Result, eventfd, fd, process, strangers};
+use bypath_sys::{Errno, Result, eventfd, fd, process, strangers, unix};
 use std::sync::atomic::Ordering::*;
 
 /// Who is at the other end: processes of another user together, whom one of them may give what it has; of the own user each for itself.
@@ -94,21 +94,22 @@ impl Peer {
                 }
             }
         }
-        if is_bell {
-            fd::close(bell_fd);
-        } else {
-            strangers::close(&[bell_fd]);
-        }
+        strangers::close_files(&[bell_fd]);
         false
     }
 
     pub(super) fn close_descriptors(&self, close_control: fn(i32)) {
-        for b in &self.bells {
-            let entry = b.swap(0, AcqRel);
+        let mut bells = [0; BELL_PLACES];
+        let mut count = 0;
+        for place in &self.bells {
+            let entry = place.swap(0, AcqRel);
             if entry != 0 {
-                fd::close(entry as u32 as i32);
+                bells[count] = entry as u32 as i32;
+                count += 1;
             }
         }
+        // Perhaps something else that looked like one.
+        strangers::close_files(&bells[..count]);
         self.bell_count.store(0, Relaxed);
         let control = self.control.swap(-1, AcqRel);
         if control >= 0 {
@@ -124,6 +125,38 @@ impl Peer {
             strangers::close_files(&[fd]);
         }
     }
+}
+
+/// Messages of one peer that are taken before an exec at most.
+const MOST_LEFT: u32 = 1024;
+
+/// Before an exec, which closes the control channels, and waits for what a last close waits for: what peers of other users have left there is closed so that nobody
+/// waits, and they can leave nothing more.
+pub fn take_nothing() {
+    let mut message = [0; crate::rendezvous::MESSAGE_SIZE];
+    for peer in strangers_of_ours() {
+        let control = peer.control.load(Relaxed);
+        unix::take_descriptors(control, false);
+        for _ in 0..MOST_LEFT {
+            match unix::recv(control, &mut message, state::floor()) {
+                Ok(Some(received)) if received.len > 0 => strangers::close_received(&received),
+                Err(Errno::MFILE) => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+/// There was no exec.
+pub fn take_again() {
+    strangers_of_ours().for_each(|peer| unix::take_descriptors(peer.control.load(Relaxed), true));
+}
+
+/// Of a channel that another process of the family has, too, no close is the last one, and what is left there may be for that one.
+fn strangers_of_ours() -> impl Iterator<Item = &'static Peer> {
+    let is_anothers = |peer: &&Peer| peer.user.load(Relaxed) != process::euid();
+    let is_ours = |peer: &&Peer| !peer.is_inherited() && !peer.shared.load(Relaxed);
+    in_use().filter(is_anothers).filter(is_ours)
 }
 
 /// Whether `number` is a descriptor of some pair.

@@ -409,4 +409,5 @@ pub fn leave() {
         r.forget_mailbox();
         r.registrations.iter().for_each(Registration::forget);
     });
+    maps::let_go_of_all();
 }

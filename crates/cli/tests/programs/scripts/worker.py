@@ -1,13 +1,19 @@
 """worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
-"drops" them and becomes USER, or does so where it may have no more data ("limited"), "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one. Says what the worker, or
+"drops" them and becomes USER, or does so where it may have no more data ("limited"), or fewer addresses than it has ("narrow"), behind a filter of system calls ("sealed"),
+or as a child of clone3 ("cloned"), "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one. Says what the worker, or
 that program, has then."""
 import ctypes
 import os
 import re
 import resource
+import signal
 import socket
+import struct
 import sys
 
+CLONE3 = 435
+PR_SET_SECCOMP, FILTER = 22, 2
+LIBC = ctypes.CDLL(None, use_errno=True)
 SECRET = b"for the other end alone"
 
 
@@ -24,6 +30,26 @@ def mapped(name):
 
 def octets(maps):
     return sum(to - at for at, to, _ in maps)
+
+
+class Program(ctypes.Structure):
+    """struct sock_fprog."""
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+
+def seal():
+    """A filter that allows everything: BPF_RET, SECCOMP_RET_ALLOW."""
+    code = struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000)
+    program = Program(1, code)
+    assert LIBC.prctl(PR_SET_SECCOMP, FILTER, ctypes.byref(program), 0, 0) == 0, os.strerror(ctypes.get_errno())
+
+
+def clone3():
+    """As fork."""
+    arguments = struct.pack("=11Q", 0, 0, 0, 0, signal.SIGCHLD, *[0] * 6)
+    child = LIBC.syscall(CLONE3, arguments, len(arguments))
+    assert child >= 0, os.strerror(ctypes.get_errno())
+    return child
 
 
 def line(port):
@@ -46,10 +72,16 @@ def work(lines, mode, user, ready, go):
         with open("/proc/self/status") as status:
             data = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
         resource.setrlimit(resource.RLIMIT_DATA, (data + (1 << 20),) * 2)
+    if mode == "sealed":
+        seal()
+    if mode == "narrow":
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
     if mode != "stays":
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
+    if mode == "narrow":
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
     if mode == "holds":
         for _ in range(40):
             talk(lines[0], b"worker")
@@ -92,7 +124,7 @@ def main():
     assert old, "nothing is shared"
     heard, ready = os.pipe()
     go, told = os.pipe()
-    child = os.fork()
+    child = clone3() if mode == "cloned" else os.fork()
     if child == 0:
         os.close(heard)
         os.close(told)
