@@ -39,7 +39,8 @@ def lie(threads, asked, done):
         lie = 1 << 32 | threads[turn % 2]
         if MODE == "tail":
             lie = int.from_bytes(ctypes.string_at(word, 8), "little") + (-9 if turn % 2 else 300)
-        ctypes.memmove(word, lie.to_bytes(8, "little"), 8)
+        # Of a connection that is not in memory yet nothing was sent.
+        ctypes.memmove(word, (lie % (1 << 64)).to_bytes(8, "little"), 8)
         turn += 1
         os.write(done, b"x")
     os._exit(0)
@@ -59,6 +60,8 @@ def main():
         os.close(ask)
         os.close(told)
         lie(threads, asked, tell)
+    # Should the child end, it is heard.
+    os.close(tell)
     second = line()
     lied = answers = 0
     for turn in range(TURNS):
