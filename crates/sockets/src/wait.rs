@@ -448,13 +448,17 @@ pub fn last_told() -> u64 {
     TOLD.load(Relaxed)
 }
 
-/// Whether the connection's other end is alive, looked at once per millisecond of activity and whenever the kernel
-/// told of something.
+/// How often (microseconds) it is looked whether the connection's other end is alive.
+pub const EACH_MS: u64 = 1000;
+/// The same where its end would come behind what was read just now. An end that is no death takes the ring back first, and is seen at once.
+pub const BEHIND_DATA: u64 = 20;
+
+/// Whether it is to be looked whether the connection's other end is alive: it was not for so many microseconds, or the kernel told of something.
 #[inline]
-pub fn peer_check_due(s: &Sock) -> bool {
+pub fn peer_check_due(s: &Sock, every_us: u64) -> bool {
     let now = clock::ticks();
     let last = s.looked.load(Relaxed);
-    if now.wrapping_sub(last) < 1000 * state::ticks_per_us() && last > last_told() {
+    if now.wrapping_sub(last) < every_us * state::ticks_per_us() && last > last_told() {
         return false;
     }
     s.looked.store(now, Relaxed);

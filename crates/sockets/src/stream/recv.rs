@@ -183,9 +183,15 @@ fn take(
                 let empties = s.empty_reads.load(Relaxed);
                 // Another thread's is lost now and then: that is cheaper than none.
                 s.empty_reads.store(empties.wrapping_add(1), Relaxed);
+                // A netstack service's end may come without its ring being taken back.
+                let every = match empties {
+                    0 if s.served().is_some() => 0,
+                    0 => wait::BEHIND_DATA,
+                    _ => wait::EACH_MS,
+                };
                 check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
                     || end.pending_error.load(Relaxed) != 0
-                    || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
+                    || nonblocking && (empties % 64 == 63 || wait::peer_check_due(s, every));
                 if nonblocking && s.served().is_some() {
                     service::rings::looked_in_vain(conn, empties);
                 }

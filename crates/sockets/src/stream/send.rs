@@ -349,7 +349,7 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     // The clock is not read for every small message.
     let tail = s.end().w.tail.load(Relaxed);
     conn.tx.prefetch_write(tail.wrapping_add(512));
-    if tail >> 10 != position::back(tail, n as u64) >> 10 && wait::peer_check_due(s) {
+    if tail >> 10 != position::back(tail, n as u64) >> 10 && wait::peer_check_due(s, wait::EACH_MS) {
         let (gone, reset) = wait::peer_end(s);
         if gone {
             switch::peer_ended(s, conn, reset, call);
