@@ -244,20 +244,7 @@ impl Opened {
     fn new(region: Region) -> Result<Opened, ReadError> {
         let file = region.open(false)?;
         let header = Header::decode(&read_up_to(&file, 0, HEADER_SIZE)?)?;
-        let mut members: Vec<Member> = region
-            .places
-            .iter()
-            .filter_map(|&(pid, _)| {
-                let (status, start_time) = (Status::of(pid)?, start_time(pid)?);
-                // 0: where it began there was no /proc to tell it when, as in a chroot.
-                let is_it =
-                    |p: &&view::Process| p.pid == status.inner_pid && [0, start_time].contains(&p.start_time);
-                let process = header.processes.iter().find(is_it)?;
-                let own = status.least_trusted();
-                let user = if is_trusted(own) { region.user } else { own };
-                Some(Member { pid, command: process.command.clone(), user, start_time, slot: process.slot })
-            })
-            .collect();
+        let mut members = members_of(&region, &header.processes);
         members.sort_by_key(|m| m.pid);
         // Records behind the end of the file are promised alone.
         let there = file.metadata()?.len().saturating_sub(view::end_offset(0)) as usize / END_SIZE;
@@ -273,8 +260,7 @@ impl Opened {
     fn read(self, file: &File, budget: &mut Budget, notes: &mut Notes) -> Family {
         let Opened { region, members, ends_used } = self;
         let left = budget.left(region.user);
-        let slots = members.iter().fold(0u64, |all, m| all | 1 << m.slot);
-        let held = |end: &End| (end.holders & slots).count_ones() as usize;
+        let held = |end: &End| holders_of(&members, end).count();
         let (mut ends, mut count) = (Vec::new(), 0usize);
         let is_whole = read_ends(file, ends_used, |end| {
             count += held(&end).max(1);
@@ -323,8 +309,7 @@ impl Family {
 
     /// The members that hold `end`.
     pub fn holders<'a>(&'a self, end: &End) -> impl Iterator<Item = &'a Member> + use<'a> {
-        let holders = end.holders;
-        self.members.iter().filter(move |m| holders >> m.slot & 1 == 1)
+        holders_of(&self.members, end)
     }
 
     /// The region, to be written to.
@@ -349,6 +334,46 @@ impl Family {
         let at = self.members.iter().position(|m| m.pid == member.pid)?;
         self.counters[at].as_ref()
     }
+}
+
+/// The processes of a region's table that have the region open. Of those that could stand at one place one alone does: of pid namespaces
+/// each has a process 1, and where there was no /proc no start time tells them apart.
+fn members_of(region: &Region, table: &[view::Process]) -> Vec<Member> {
+    let mut processes: Vec<_> = region
+        .places
+        .iter()
+        .filter_map(|&(pid, _)| Some((pid, Status::of(pid)?, start_time(pid)?)))
+        .collect();
+    processes.sort_by_key(|(pid, ..)| *pid);
+    let mut taken = 0u64;
+    let mut members = Vec::new();
+    // Whom his start time names goes first.
+    for is_named in [true, false] {
+        processes.retain(|&(pid, status, start_time)| {
+            let said = if is_named { start_time } else { 0 };
+            let is_it = |p: &&view::Process| {
+                p.pid == status.inner_pid && p.start_time == said && taken >> p.slot & 1 == 0
+            };
+            let Some(process) = table.iter().find(is_it) else { return true };
+            taken |= 1 << process.slot;
+            let own = status.least_trusted();
+            let user = if is_trusted(own) { region.user } else { own };
+            members.push(Member {
+                pid,
+                command: process.command.clone(),
+                user,
+                start_time,
+                slot: process.slot,
+            });
+            false
+        });
+    }
+    members
+}
+
+fn holders_of<'a>(members: &'a [Member], end: &End) -> impl Iterator<Item = &'a Member> + use<'a> {
+    let holders = end.holders;
+    members.iter().filter(move |m| holders >> m.slot & 1 == 1)
 }
 
 /// The writers' line of an end's record.

@@ -86,6 +86,66 @@ fn what_another_user_shows_is_bounded_and_the_own_is_shown_whole() {
     assert!(stderr(&output).contains("user 12345 shows more sockets"), "{}", stderr(&output));
 }
 
+#[test]
+fn each_place_of_a_region_is_one_process_alone() {
+    let name = "crowds::each_place_of_a_region_is_one_process_alone";
+    if !has(name, &["setpriv", "cat", "unshare"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "only root has other users' processes");
+    }
+    if !Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|s| s.success()) {
+        return skip(name, "no pid namespaces of one's own");
+    }
+    // Each is the first of a pid namespace, and the region says of the one at its place not when it began.
+    const PROCESSES: usize = 8;
+    const ENDS: usize = 1000;
+    let liar = Liar::new();
+    let others: Vec<_> = (0..PROCESSES)
+        .map(|_| {
+            let mut other = Command::new("unshare");
+            other.args(["--pid", "--fork", "setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]);
+            // It ends with its input.
+            other.arg("cat").stdin(Stdio::piped()).stdout(copy(&liar));
+            Running(other.spawn().expect("unshare starts"))
+        })
+        .collect();
+    let member = &liar.family.header.processes[0];
+    member.pid.store(1, Relaxed);
+    member.start_time.store(0, Relaxed);
+    (0..ENDS).for_each(|number| liar.has_end(number, 77, 78));
+    let firsts: Vec<u32> = others.iter().map(|other| first_of(other.0.id())).collect();
+    let text = stdout(&within(LONG, bypath(["metrics"])));
+    assert!(text.contains("bypath_processes{user=\"12345\",command=\"liar\"} 1\n"), "{text}");
+    let rows = |pid: &u32| {
+        let output = within(LONG, bypath(["ss", "--json", "--pid", &pid.to_string()]));
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        list.as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(firsts.iter().map(rows).sum::<usize>(), ENDS);
+}
+
+/// The process that this one has begun, once it is the other user's.
+fn first_of(pid: u32) -> u32 {
+    let begun = Instant::now();
+    let field = |pid: u32, name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned())).unwrap_or_default()
+    };
+    while begun.elapsed() < LONG {
+        let all = std::fs::read_dir("/proc").expect("processes").flatten();
+        let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let is_it = |of: &u32| {
+            field(*of, "PPid:") == pid.to_string() && field(*of, "Uid:").starts_with("12345\t12345\t")
+        };
+        if let Some(first) = pids.find(is_it) {
+            return first;
+        }
+    }
+    panic!("{pid} has begun nothing");
+}
+
 /// Processes of this user, each with a region open so many times more.
 fn often(liar: &Liar, user: u32, times: u32, processes: u32) -> Running {
     let mut other = Command::new("python3");
