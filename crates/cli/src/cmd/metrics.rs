@@ -44,6 +44,10 @@ const NAMES: usize = 64;
 /// Programs of each other user that have one, and of all other users.
 const NAMES_OF_USER: usize = 16;
 const NAMES_OF_USERS: usize = 256;
+/// UDP sockets of each other user, and of all of them together, that a look did not show and that are not taken for closed: those of a
+/// process that lives.
+const UNSEEN_OF_USER: usize = 1 << 14;
+const UNSEEN_OF_USERS: usize = 1 << 16;
 /// The path of what sockets of netstack services do not move by rings.
 const PAIR: &str = "netstack:pair";
 /// Name of the others.
@@ -244,7 +248,7 @@ impl Ledger {
     }
 
     /// Takes note of what open UDP sockets count now; what others counted that are closed stays. `is_unseen`: this look did not show
-    /// the process, which is still there.
+    /// the process, which is still there. It is asked once of each.
     fn take_datagrams(
         &mut self,
         seen: impl Iterator<Item = (Socket, Label, Datagrams)>,
@@ -257,8 +261,15 @@ impl Ledger {
             counts.rx.lost = counts.rx.lost.max(earlier);
             self.open.insert(socket, (label, counts));
         }
+        let mut unseen: HashMap<Id, bool> = HashMap::new();
+        let (mut of_user, mut of_users) = (HashMap::<u32, usize>::new(), 0);
         for (socket, (label, counts)) in before {
-            if is_unseen(&socket.0) {
+            let is_other = !connections::is_trusted(label.user);
+            let of_user = of_user.entry(label.user).or_default();
+            let fits = !is_other || *of_user < UNSEEN_OF_USER && of_users < UNSEEN_OF_USERS;
+            if fits && *unseen.entry(socket.0).or_insert_with(|| is_unseen(&socket.0)) {
+                *of_user += 1;
+                of_users += usize::from(is_other);
                 self.open.insert(socket, (label, counts));
             } else {
                 self.gone.entry(label).or_default().datagrams.add(&counts);
@@ -610,6 +621,47 @@ mod tests {
         assert_eq!(all(&ledger), 27);
         ledger.take_datagrams([].into_iter(), |_| false);
         assert_eq!((all(&ledger), ledger.open.len()), (27, 0));
+    }
+
+    #[test]
+    fn sockets_of_others_that_are_not_seen_are_kept_in_bounds() {
+        const PROCESSES: u32 = 100;
+        const SOCKETS: u32 = 2000;
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let stranger = bypath_sys::process::euid() + 1000;
+        let seen = |user: u32, look: u32, n: u32| {
+            let socket = ((look * PROCESSES + n % PROCESSES + 1, 1), (n / PROCESSES) as usize, n.into());
+            let tx = DatagramCounts { ring: 1, ..DatagramCounts::default() };
+            let label = Label { user, command: "talker".to_owned() };
+            (socket, label, Datagrams { tx, ..Datagrams::default() })
+        };
+        ledger.take_datagrams((0..SOCKETS * 10).map(|n| seen(0, 1000, n)), |_| true);
+        for look in 0..10 {
+            let asked = std::cell::Cell::new(0);
+            let ask = |_: &Id| asked.replace(asked.get() + 1) < u32::MAX;
+            ledger.take_datagrams((0..SOCKETS * 10).map(|n| seen(stranger, look, n)), ask);
+            // Of each process once.
+            assert!(asked.get() <= (look + 1) * PROCESSES, "{}", asked.get());
+        }
+        let count = |ledger: &Ledger, user| ledger.open.values().filter(|(l, _)| l.user == user).count();
+        ledger.take_datagrams([].into_iter(), |_| true);
+        assert_eq!(count(&ledger, stranger), UNSEEN_OF_USER);
+        // What root has is kept, and nothing is forgotten of what anybody had.
+        assert_eq!(count(&ledger, 0), SOCKETS as usize * 10);
+        let of = |user| {
+            format!(
+                "bypath_datagrams_total{{user=\"{user}\",command=\"talker\",path=\"ring\",direction=\"tx\"}}"
+            )
+        };
+        let text = sum(&ledger);
+        assert!(text.contains(&format!("{} {}\n", of(stranger), SOCKETS * 100)), "{text}");
+        assert!(text.contains(&format!("{} {}\n", of(0), SOCKETS * 10)), "{text}");
+        // Many users share what is kept of all of them.
+        for n in 0..8 {
+            ledger.take_datagrams((0..SOCKETS * 10).map(|of| seen(stranger + 1 + n, 20 + n, of)), |_| true);
+        }
+        ledger.take_datagrams([].into_iter(), |_| true);
+        assert_eq!(ledger.open.len(), SOCKETS as usize * 10 + UNSEEN_OF_USERS);
     }
 
     #[test]
