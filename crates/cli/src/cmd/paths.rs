@@ -2,7 +2,7 @@
 
 use super::ss;
 use crate::args::Json;
-use crate::connections::{self, Connection, Scan};
+use crate::connections::{self, Connection, Scan, Sockets, Word};
 use crate::output::{self, Failure, Outcome};
 use crate::subject::{Subject, out_of_reach};
 use bypath::clock::monotonic_ns;
@@ -25,6 +25,10 @@ const NOT_YET: u8 = 4;
 /// For so long (ns) connections are asked, and who sleeps is woken: a process says itself how many they are.
 const ASKING_NS: u64 = 2_000_000_000;
 
+/// Results of what is not done.
+const ASKED: &str = "asked";
+const NOT_ASKED: &str = "not asked";
+
 /// Arguments of `bypath recall`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -33,7 +37,7 @@ const ASKING_NS: u64 = 2_000_000_000;
     The program notices nothing: bytes in shared memory are sent through the kernel. The connections stay there until\n\
     `bypath upgrade`; new ones are not concerned (--upgrade=off and rules are for these). UDP sockets stay as they are.\n\n\
     Exit status: 0 if it is done, 1 if the process holds no such connection under Bypath, 2 for wrong usage, 3 if the\n\
-    process cannot be reached, 4 if it was asked and has not done it yet.")]
+    process cannot be reached, 4 if it was asked and has not done it yet, or there was no time to ask.")]
 pub struct RecallArgs {
     #[command(flatten)]
     common: Common,
@@ -48,7 +52,8 @@ pub struct RecallArgs {
     rules, limits or the program's own calls forbid stays forbidden: see `bypath why`. Both ends are asked if both are\n\
     seen. A connection that carries nothing stays as it is.\n\n\
     Exit status: 0 if the connections are in shared memory, 1 if the process holds no such connection under Bypath, 2\n\
-    for wrong usage, 3 if the process cannot be reached, 4 if it was asked and they are not in shared memory yet.")]
+    for wrong usage, 3 if the process cannot be reached, 4 if it was asked and they are not in shared memory yet, or there\n\
+    was no time to ask.")]
 pub struct UpgradeArgs {
     #[command(flatten)]
     common: Common,
@@ -97,7 +102,7 @@ struct Record {
     before: String,
     path: String,
     reason: String,
-    /// `done`, `asked`, `closed`.
+    /// `done`, `asked`, `not asked`, `closed`.
     result: &'static str,
 }
 
@@ -116,21 +121,20 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
     if chosen.is_empty() {
         return Err(none_found(&scan, args.subject));
     }
-    let mut asleep = false;
     let late = monotonic_ns() + ASKING_NS;
+    let mut asked = Vec::new();
     for c in &chosen {
-        asleep |= ask(c, wish, late)? == Delivery::Asleep;
-        if wish == wish::UPGRADE {
-            for other in all.iter().filter(|o| c.is_other_end_of(o)) {
-                // What it is, its own process says: of one that is none, or cannot be asked, nothing depends.
-                let _ = ask(other, wish, late);
-            }
-        }
+        asked.push(ask(c, wish, late)?);
+    }
+    if wish == wish::UPGRADE {
+        ask_other_ends(&scan.sockets(), &chosen, &all, late);
     }
     let until = Instant::now() + Duration::from_secs_f64(args.wait);
     let records = loop {
-        let records: Vec<_> = chosen.iter().map(|c| outcome(c, &is_done)).collect();
-        if Instant::now() >= until || records.iter().all(|r| r.result != "asked") {
+        let asked = asked.iter().map(Option::is_some);
+        let records: Vec<_> =
+            chosen.iter().zip(asked).map(|(c, asked)| outcome(c, asked, &is_done)).collect();
+        if Instant::now() >= until || records.iter().all(|r| r.result != ASKED) {
             break records;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -139,17 +143,43 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
         Some(target) => output::json(&target, &records)?,
         None => output::print(&text(&records))?,
     }
-    if records.iter().all(|r| r.result != "asked") {
-        return Ok(ExitCode::SUCCESS);
+    let are = |result| records.iter().any(|r| r.result == result);
+    if are(ASKED) {
+        let asleep = asked.contains(&Some(Delivery::Asleep));
+        output::message(match (wish, asleep) {
+            (wish::RECALL, true) => {
+                "asked; the process sleeps and may not be woken by this user, and does it before it sends or receives again"
+            }
+            (wish::RECALL, false) => "asked; a direction comes back before its next byte",
+            _ => "asked; connections move with their next bytes, if both ends agree (see: bypath why)",
+        });
     }
-    output::message(match (wish, asleep) {
-        (wish::RECALL, true) => {
-            "asked; the process sleeps and may not be woken by this user, and does it before it sends or receives again"
+    if are(NOT_ASKED) {
+        output::message(
+            "there was no time to ask all connections: ask again, or those that matter by PID:FD",
+        );
+    }
+    Ok(if are(ASKED) || are(NOT_ASKED) { ExitCode::from(NOT_YET) } else { ExitCode::SUCCESS })
+}
+
+/// Asks the other ends of those chosen, too, as far as there is time. What they are, their own processes say: who says it of a connection
+/// of another user's is asked only if he has that socket, and of one that cannot be asked nothing depends.
+fn ask_other_ends(sockets: &Sockets, chosen: &[&Connection], all: &[Connection], late: u64) {
+    for c in chosen {
+        let word = c.family.word();
+        for other in all.iter().filter(|other| c.is_other_end_of(other)) {
+            let is_believed = [Word::Trusted, word].contains(&other.family.word())
+                || other.end.cookie.and_then(|cookie| sockets.believed(word, cookie)).is_some_and(
+                    |(family, end)| std::ptr::eq(family, other.family) && std::ptr::eq(end, other.end),
+                );
+            if is_believed {
+                let _ = ask(other, wish::UPGRADE, late);
+            }
         }
-        (wish::RECALL, false) => "asked; a direction comes back before its next byte",
-        _ => "asked; connections move with their next bytes, if both ends agree (see: bypath why)",
-    });
-    Ok(ExitCode::from(NOT_YET))
+        if monotonic_ns() > late {
+            break;
+        }
+    }
 }
 
 fn cannot_ask(pid: u32, error: &std::io::Error) -> Failure {
@@ -181,9 +211,10 @@ fn of_datagrams(scan: &Scan, pid: u32, fd: Option<i32>) -> &'static str {
      kernel start the program with --upgrade=off, or under a rule (protocol = \"udp\", action = \"kernel\")"
 }
 
-fn ask(c: &Connection, wish: u32, late: u64) -> Result<Delivery, Failure> {
+/// `None`: it was too late to ask.
+fn ask(c: &Connection, wish: u32, late: u64) -> Result<Option<Delivery>, Failure> {
     if monotonic_ns() > late {
-        return Ok(Delivery::Asleep);
+        return Ok(None);
     }
     let holders = c.family.holders(c.end).map(|member| member.pid);
     let asked = c.family.open().and_then(|region| {
@@ -192,15 +223,16 @@ fn ask(c: &Connection, wish: u32, late: u64) -> Result<Delivery, Failure> {
         });
         Ok(left??)
     });
-    asked.map_err(|e| cannot_ask(c.process.pid, &e))
+    asked.map(Some).map_err(|e| cannot_ask(c.process.pid, &e))
 }
 
-fn outcome(c: &Connection, is_done: &impl Fn(&End) -> bool) -> Record {
+fn outcome(c: &Connection, asked: bool, is_done: &impl Fn(&End) -> bool) -> Record {
     let now = c.family.end(c.end.number).filter(|now| now.generation == c.end.generation);
     let result = match &now {
         None => "closed",
         Some(end) if is_done(end) => "done",
-        Some(_) => "asked",
+        Some(_) if asked => ASKED,
+        Some(_) => NOT_ASKED,
     };
     let now = Connection { end: now.as_ref().unwrap_or(c.end), ..*c };
     Record {

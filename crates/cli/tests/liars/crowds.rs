@@ -147,7 +147,7 @@ fn first_of(pid: u32) -> u32 {
 }
 
 /// Processes of this user, each with a region open so many times more.
-fn often(liar: &Liar, user: u32, times: u32, processes: u32) -> Running {
+pub fn often(liar: &Liar, user: u32, times: u32, processes: u32) -> Running {
     let mut other = Command::new("python3");
     other.arg(workspace().join("crates/cli/tests/liars/often.py"));
     other.args([user, times, processes].map(|n| n.to_string()));

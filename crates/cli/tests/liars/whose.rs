@@ -2,9 +2,10 @@
 
 use crate::bells::{address, cookie};
 use crate::common::{BYPATH, TempDir, bypath, preload_library, stderr, stdout, workspace};
+use crate::crowds::often;
 use crate::lab::{LONG, Running, Talk, has, skip, status, until};
 use crate::liar::{Liar, copy, within};
-use bypath_shm::family::wpath;
+use bypath_shm::family::{wish, wpath};
 use bypath_shm::reason::Reason;
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
@@ -153,6 +154,52 @@ fn who_has_a_socket_is_believed_by_another_user() {
     liar.family.ends[0].r.ring_bytes.store(1, Relaxed);
     bert.family.ends[0].r.ring_bytes.store(70, Relaxed);
     assert_eq!(connections_of(client.0.id())[0]["ring_fill"]["tx"], 30);
+    // And asked for what the client is asked for.
+    for side in [&anne, &bert, &liar] {
+        side.family.ends[0].w.path.store(wpath::KERNEL, Relaxed);
+    }
+    let output = within(LONG, bypath(["upgrade", "--wait", "0", &client.0.id().to_string()]));
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let wishes = [&anne, &bert, &liar].map(|side| side.family.ends[0].wish.load(Relaxed));
+    assert_eq!(wishes, [wish::UPGRADE, wish::UPGRADE, wish::NONE]);
+}
+
+#[test]
+fn who_says_he_has_the_other_ends_keeps_nobody_from_being_asked() {
+    let name = "whose::who_says_he_has_the_other_ends_keeps_nobody_from_being_asked";
+    if !has(name, &["python3"]) || !may_be_others(name) {
+        return;
+    }
+    const CONNECTIONS: usize = 4;
+    const LIES: usize = 50_000;
+    let connects = |liar: &Liar, number: usize, from: u16, to: u16| {
+        let end = &liar.family.ends[number];
+        end.local.set(2, from, [127; 16]);
+        end.remote.set(2, to, [127; 16]);
+    };
+    let honest = Liar::new();
+    for number in 0..CONNECTIONS {
+        honest.has_end(number, 100 + number as u64, 0);
+        connects(&honest, number, 1000 + number as u16, 80);
+    }
+    // Each time that he is asked he is looked through.
+    let liar = honest.and_another();
+    let crowd = often(&liar, STRANGER, 1000, 1);
+    for number in 0..LIES {
+        liar.has_end(number, 1000 + number as u64, 0);
+        liar.family.ends[number].holders.store(2, Relaxed);
+        connects(&liar, number, 80, 1000);
+    }
+    let output = within(LONG, bypath(["upgrade", "--wait", "0", &std::process::id().to_string()]));
+    let said = format!("{}{}", stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    let is_asked = |number: usize| honest.family.ends[number].wish.load(Relaxed) == wish::UPGRADE;
+    assert!((0..CONNECTIONS).all(is_asked), "{said}");
+    assert!(said.contains("asked; connections move") && !said.contains("not asked"), "{said}");
+    // Of his own there are more than there is time for, and that is told.
+    let output = within(2 * LONG, bypath(["upgrade", "--wait", "0", &crowd.0.id().to_string()]));
+    assert!(stderr(&output).contains("no time to ask all"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("not asked"));
 }
 
 #[test]
