@@ -12,4 +12,5 @@ mod crowds;
 mod liar;
 mod names;
 mod otherwise;
+mod slow;
 mod whose;

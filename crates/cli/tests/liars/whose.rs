@@ -14,11 +14,11 @@ use std::os::unix::fs::{PermissionsExt, fchown};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 
-const STRANGER: u32 = 12345;
+pub const STRANGER: u32 = 12345;
 const NEIGHBOUR: u32 = 12346;
 
 /// Whether this process may be several users; if not, says that the test is left out.
-fn may_be_others(name: &str) -> bool {
+pub fn may_be_others(name: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         skip(name, "only root has other users' processes");
@@ -26,7 +26,7 @@ fn may_be_others(name: &str) -> bool {
     is_root
 }
 
-fn connections_of(pid: u32) -> Vec<Value> {
+pub fn connections_of(pid: u32) -> Vec<Value> {
     let output = within(LONG, bypath(["ss", "--json", "--pid", &pid.to_string()]));
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {}", stderr(&output)))
 }
@@ -82,7 +82,7 @@ fn holder(liar: &Liar, user: u32) -> Running {
 }
 
 /// An end that the process at place 1 holds, of a connection whose directions both go by rings.
-fn has_ring(liar: &Liar, number: usize, cookies: [u64; 2]) {
+pub fn has_ring(liar: &Liar, number: usize, cookies: [u64; 2]) {
     liar.has_end(number, cookies[0], cookies[1]);
     let end = &liar.family.ends[number];
     end.holders.store(2, Relaxed);
@@ -202,16 +202,9 @@ fn who_says_he_has_the_other_ends_keeps_nobody_from_being_asked() {
     assert!(stdout(&output).contains("not asked"));
 }
 
-#[test]
-fn who_names_another_users_sockets_does_not_hide_them_from_dump() {
-    let name = "whose::who_names_another_users_sockets_does_not_hide_them_from_dump";
-    if !has(name, &["setpriv", "sleep", "python3"]) || !may_be_others(name) {
-        return;
-    }
-    let liar = Liar::new();
-    let _other = holder(&liar, STRANGER);
+/// Two honest programs of another user.
+pub fn neighbours(folder: &TempDir) -> Talk {
     // The other user need not be let into this tree.
-    let folder = TempDir::new();
     let talk_py = workspace().join("crates/cli/tests/watching/talk.py");
     let mut copies = Command::new("cp");
     copies.arg(BYPATH).args([preload_library(), &talk_py]).arg(folder.path());
@@ -225,7 +218,19 @@ fn who_names_another_users_sockets_does_not_hide_them_from_dump() {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command
     };
-    let mut talk = Talk::of(program, "127.0.0.1");
+    Talk::of(program, "127.0.0.1")
+}
+
+#[test]
+fn who_names_another_users_sockets_does_not_hide_them_from_dump() {
+    let name = "whose::who_names_another_users_sockets_does_not_hide_them_from_dump";
+    if !has(name, &["setpriv", "sleep", "python3"]) || !may_be_others(name) {
+        return;
+    }
+    let liar = Liar::new();
+    let _other = holder(&liar, STRANGER);
+    let folder = TempDir::new();
+    let mut talk = neighbours(&folder);
     let own = &connections_of(talk.caller_pid())[0];
     let (local, remote) = (address(&own["local"]), address(&own["remote"]));
     let cookies = [cookie(&local, &remote), cookie(&remote, &local)];

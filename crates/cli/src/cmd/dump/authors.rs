@@ -38,5 +38,5 @@ pub fn service(name: &str) -> Option<u32> {
 
 /// Whether that process has the memory that is looked at: a service of the same name may be another one.
 pub fn has(pid: u32, life: &Life) -> bool {
-    memory::arenas(pid).is_ok_and(|all| all.iter().any(|arena| life.is_in(arena)))
+    memory::arenas(pid, None).is_ok_and(|all| all.iter().any(|arena| life.is_in(arena)))
 }

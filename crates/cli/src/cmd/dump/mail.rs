@@ -226,7 +226,7 @@ mod tests {
 
         fn mail(&self, from: Option<u64>) -> Mail {
             let pid = std::process::id();
-            let all = memory::letterboxes(pid).unwrap();
+            let all = memory::letterboxes(pid, None).unwrap();
             let ours = |place: &Letterbox| place.letters(pid).is_ok_and(|words| words.cookie == self.cookie);
             Mail::new(pid, all.into_iter().find(ours).expect("the mailbox"), self.cookie, from)
         }

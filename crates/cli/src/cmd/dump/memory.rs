@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSliceMut};
 use std::mem::offset_of;
+use std::time::{Duration, Instant};
 
 /// Fills `to` with what stands at `pieces` (address and length) in a process, one after the other.
 ///
@@ -31,26 +32,33 @@ pub struct Arena {
     file: u64,
 }
 
-/// The arenas that a process maps.
+/// The arenas that a process maps, as far as its mappings can be looked at in this time.
 ///
 /// # Errors
 /// It has ended, or is another user's.
-pub fn arenas(pid: u32) -> io::Result<Vec<Arena>> {
-    mapped(pid, "bypath-arena")
+pub fn arenas(pid: u32, most: Option<Duration>) -> io::Result<Vec<Arena>> {
+    mapped(pid, "bypath-arena", most)
 }
 
 /// The memfds of this name that a process maps from their beginning on. Anything may be called so: of a file of somebody's own
 /// (FUSE) each look would have to wait for him, so only what is in the kernel's own file system counts.
-fn mapped(pid: u32, name: &str) -> io::Result<Vec<Arena>> {
+fn mapped(pid: u32, name: &str, most: Option<Duration>) -> io::Result<Vec<Arena>> {
+    let until = most.map(|most| Instant::now() + most);
     let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
-    named_in(&mut maps, name, mem::anonymous_device()?)
+    named_in(&mut maps, name, mem::anonymous_device()?, until)
 }
 
-fn named_in(maps: &mut impl BufRead, name: &str, (major, minor): (u32, u32)) -> io::Result<Vec<Arena>> {
+fn named_in(
+    maps: &mut impl BufRead,
+    name: &str,
+    (major, minor): (u32, u32),
+    until: Option<Instant>,
+) -> io::Result<Vec<Arena>> {
     let (device, name) = (format!("{major:02x}:{minor:02x}"), format!("/memfd:{name}"));
     let (mut found, mut line) = (Vec::new(), Vec::new());
+    let is_late = || until.is_some_and(|until| Instant::now() >= until);
     // A line at a time: there may be as many as the kernel allows, each as long as a path can be.
-    while maps.read_until(b'\n', &mut line)? > 0 {
+    while !is_late() && maps.read_until(b'\n', &mut line)? > 0 {
         found.extend(str::from_utf8(&line).ok().and_then(|line| named(line, &name, &device)));
         line.clear();
     }
@@ -154,12 +162,12 @@ pub struct Letters {
     pub head: u64,
 }
 
-/// The mailboxes that a process maps.
+/// The mailboxes that a process maps, as far as its mappings can be looked at in this time.
 ///
 /// # Errors
 /// As [`arenas`].
-pub fn letterboxes(pid: u32) -> io::Result<Vec<Letterbox>> {
-    Ok(mapped(pid, "bypath-mailbox")?.into_iter().filter_map(letterbox).collect())
+pub fn letterboxes(pid: u32, most: Option<Duration>) -> io::Result<Vec<Letterbox>> {
+    Ok(mapped(pid, "bypath-mailbox", most)?.into_iter().filter_map(letterbox).collect())
 }
 
 /// A mailbox has a ring that is as long as one can be.
@@ -297,6 +305,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     #[test]
     fn arenas_are_found_among_mappings() {
@@ -308,11 +317,21 @@ mod tests {
             7f0000c00000-7f0000e11000 rw-s 00000000 00:01 1043 /memfd:bypath-arena (deleted) more\n\
             nonsense\n\xff";
         // Of these the third is a file of another file system, the fourth and the fifth have other names.
-        let found = named_in(&mut &maps[..], "bypath-arena", (0, 1)).unwrap();
+        let found = named_in(&mut &maps[..], "bypath-arena", (0, 1), None).unwrap();
         assert_eq!(found, [Arena { base: 0x7f00_0000_0000, size: 0x21_1000, file: 1040 }]);
         let (own, fd) = bypath_shm::region::OwnArena::new(Geometry { slots: 1, ring: 4096 }).unwrap();
-        assert!(arenas(std::process::id()).unwrap().iter().any(|arena| arena.size == own.geometry().size()));
+        assert!(
+            arenas(std::process::id(), None).unwrap().iter().any(|arena| arena.size == own.geometry().size())
+        );
         drop(fd);
+    }
+
+    #[test]
+    fn mappings_are_not_read_after_their_time() {
+        const LENGTH: u64 = 1 << 24;
+        let mut maps = BufReader::new(io::repeat(b'\n').take(LENGTH));
+        let found = named_in(&mut maps, "bypath-arena", (0, 1), Some(Instant::now())).unwrap();
+        assert!(found.is_empty() && maps.into_inner().limit() > 0);
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl Posts {
             }
             // A process that has gone, or goes, has none.
             let effort = &mut self.effort;
-            let its = || effort.on(user, || memory::letterboxes(pid).unwrap_or_default());
+            let left = effort.left(user);
+            let its = || effort.on(user, || memory::letterboxes(pid, left).unwrap_or_default());
             let its = boxes.entry(pid).or_insert_with(its);
             for place in its.iter() {
                 if effort.is_over(user) {
@@ -204,7 +205,8 @@ fn last_of<'a>(
         if effort.is_over(user) {
             return None;
         }
-        let all = effort.on(user, || memory::letterboxes(pid)).ok()?;
+        let left = effort.left(user);
+        let all = effort.on(user, || memory::letterboxes(pid, left)).ok()?;
         Some((pid, all.into_iter().find(|other| other.file == place.file)?))
     });
     let (pid, there) = found?;

@@ -333,7 +333,7 @@ mod tests {
         /// One that knows the connection from its beginning.
         fn tap(&self) -> Tap {
             let pid = std::process::id();
-            let slots = memory::arenas(pid)
+            let slots = memory::arenas(pid, None)
                 .unwrap()
                 .into_iter()
                 .flat_map(|a| memory::slots(pid, a, RING).unwrap_or_default());

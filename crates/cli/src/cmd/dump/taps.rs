@@ -13,7 +13,7 @@ use crate::connections::{self, Connection, Ends, Member, Scan, Word, is_trusted}
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
 use bypath_shm::arena::Geometry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -103,6 +103,8 @@ pub struct Taps {
     told: HashSet<String>,
     /// Their processes, as far as they were asked for since the look before.
     services: HashMap<String, Option<u32>>,
+    /// Users of whom it was said that some of what they have is left out.
+    late: BTreeSet<u32>,
 }
 
 /// The slots in use that processes map, by the sockets they are of; put together when it is needed.
@@ -111,6 +113,8 @@ struct Slots {
     arenas: HashMap<u32, Vec<Arena>>,
     all: HashMap<(u32, u32), HashMap<[u64; 2], Place>>,
     effort: Effort,
+    /// Users for whom there was too little time.
+    late: BTreeSet<u32>,
 }
 
 impl Slots {
@@ -135,13 +139,15 @@ impl Slots {
     }
 
     fn read(&mut self, pid: u32, user: u32, ring: u32) -> Result<HashMap<[u64; 2], Place>, Failure> {
-        let Slots { arenas, effort, .. } = self;
+        let Slots { arenas, effort, late, .. } = self;
         let mut all: HashMap<[u64; 2], Place> = HashMap::new();
         if effort.is_over(user) {
+            late.insert(user);
             return Ok(all);
         }
         // A process that has gone, or goes, has none.
-        let its = || effort.on(user, || memory::arenas(pid).unwrap_or_default());
+        let left = effort.left(user);
+        let its = || effort.on(user, || memory::arenas(pid, left).unwrap_or_default());
         let arenas = arenas.entry(pid).or_insert_with(its);
         for arena in arenas.iter() {
             if effort.is_over(user) {
@@ -157,6 +163,9 @@ impl Slots {
                 Err(nix::Error::EPERM) => return Err(forbidden(pid)),
                 Err(_) => {}
             }
+        }
+        if effort.is_over(user) {
+            late.insert(user);
         }
         Ok(all)
     }
@@ -174,6 +183,7 @@ impl Taps {
             turns: Turns::default(),
             told: HashSet::new(),
             services: HashMap::new(),
+            late: BTreeSet::new(),
         }
     }
 
@@ -240,6 +250,7 @@ impl Taps {
                 *count += 1;
             }
         }
+        self.tell_of_late(slots.late);
         within::share(&mut self.open, &sockets);
         self.posts.discover(&scan, &self.wanted, self.begun)?;
         self.tell_of_services(&scan);
@@ -247,6 +258,17 @@ impl Taps {
         // Of connections that are no more nothing need be known.
         self.known.retain(|(cookies, _), _| cookies.iter().any(|cookie| sockets.has(*cookie)));
         Ok(())
+    }
+
+    /// Says, once of each user, that some of what he has may be left out.
+    fn tell_of_late(&mut self, users: BTreeSet<u32>) {
+        for user in users {
+            if self.late.len() < 64 && self.late.insert(user) {
+                output::message(format_args!(
+                    "note: processes of user {user} map more than is looked at in the time that he is given: some of what they have is left out"
+                ));
+            }
+        }
     }
 
     /// Says, once of each service, where what its sockets send and receive is seen.

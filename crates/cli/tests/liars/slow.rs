@@ -1,0 +1,56 @@
+//! What takes who looks a long time: `bypath dump` shows what others do meanwhile.
+
+use crate::common::{TempDir, bypath, workspace};
+use crate::lab::{Running, has, until};
+use crate::liar::{Liar, copy};
+use crate::whose::{STRANGER, connections_of, has_ring, may_be_others, neighbours};
+use std::fs::{File, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A connection that is said to be on rings of this length.
+fn has_connection(liar: &Liar, number: usize, ring: u32) {
+    let cookies = [(1 << 40) + 2 * number as u64, (1 << 40) + 2 * number as u64 + 1];
+    has_ring(liar, number, cookies);
+    let end = &liar.family.ends[number];
+    end.ring_size.store(ring, Relaxed);
+    for (address, port) in [(&end.local, 80), (&end.remote, number as u16)] {
+        address.set(2, port, [127; 16]);
+    }
+}
+
+#[test]
+fn mappings_without_number_of_one_user_take_no_time_from_another_ones() {
+    let name = "slow::mappings_without_number_of_one_user_take_no_time_from_another_ones";
+    if !has(name, &["setpriv", "python3"]) || !may_be_others(name) {
+        return;
+    }
+    let liar = Liar::new();
+    let (folder, deep) = (TempDir::new(), TempDir::new());
+    std::fs::set_permissions(deep.path(), Permissions::from_mode(0o777)).expect("our folder");
+    let mut maps = Command::new("python3");
+    maps.arg(workspace().join("crates/cli/tests/liars/maps.py")).args(["60000", &STRANGER.to_string()]);
+    maps.arg(deep.path()).stdin(Stdio::piped()).stdout(copy(&liar)).stderr(Stdio::piped());
+    let mut maps = Running(maps.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    BufReader::new(maps.0.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    liar.has_member(1, maps.0.id());
+    has_connection(&liar, 0, 1 << 18);
+    let mut talk = neighbours(&folder);
+    let own = &connections_of(talk.caller_pid())[0];
+    let files = ["shown", "said"].map(|name| folder.join(name));
+    let mut dump = bypath(["dump", "--seconds", "3"]);
+    dump.stdout(File::create(&files[0]).expect("a file")).stderr(File::create(&files[1]).expect("a file"));
+    let mut dump = Running(dump.spawn().expect("bypath starts"));
+    until("it has ended", || {
+        talk.does("echo 1");
+        dump.0.try_wait().expect("a child").is_some()
+    });
+    let [text, said] = files.map(|file| std::fs::read_to_string(file).expect("text"));
+    let [local, remote] = ["local", "remote"].map(|end| own[end].as_str().expect("text"));
+    assert!(text.contains(&format!("{local} > {remote}")) && text.contains("ECHO"), "{said}: {text:.1000}");
+    assert!(said.contains(&format!("processes of user {STRANGER} map more")), "{said}");
+}
