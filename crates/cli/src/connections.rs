@@ -26,7 +26,7 @@ use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A process that is alive and a member of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -379,7 +379,7 @@ fn holders_of<'a>(members: &'a [Member], end: &End) -> impl Iterator<Item = &'a 
 /// The writers' line of an end's record.
 #[derive(Debug)]
 pub struct Writer {
-    region: Rc<File>,
+    region: Arc<File>,
     record: u64,
     generation: u32,
 }
@@ -399,7 +399,7 @@ impl Writer {
     /// One whose record, the first of this file, is as it stands there.
     #[cfg(test)]
     pub fn at_start_of(region: File, generation: u32) -> Writer {
-        Writer { region: Rc::new(region), record: 0, generation }
+        Writer { region: Arc::new(region), record: 0, generation }
     }
 
     /// What they do now.

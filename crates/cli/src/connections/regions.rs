@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::rc::{Rc, Weak};
+use std::sync::{Arc, Weak};
 
 /// Regions of one process of another user that are looked at: an image of a program has one, and that of the image before for a moment.
 const OF_PROCESS: usize = 4;
@@ -192,12 +192,12 @@ impl Region {
     }
 
     /// Open as long as anybody keeps it.
-    pub fn kept(&self) -> io::Result<Rc<File>> {
+    pub fn kept(&self) -> io::Result<Arc<File>> {
         if let Some(file) = self.kept.borrow().upgrade() {
             return Ok(file);
         }
-        let file = Rc::new(self.open(false)?);
-        *self.kept.borrow_mut() = Rc::downgrade(&file);
+        let file = Arc::new(self.open(false)?);
+        *self.kept.borrow_mut() = Arc::downgrade(&file);
         Ok(file)
     }
 }

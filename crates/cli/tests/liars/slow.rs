@@ -1,14 +1,15 @@
 //! What takes who looks a long time: `bypath dump` shows what others do meanwhile.
 
 use crate::common::{TempDir, bypath, workspace};
-use crate::lab::{Running, has, until};
+use crate::lab::{LONG, Running, Talk, has, until};
 use crate::liar::{Liar, copy};
-use crate::whose::{STRANGER, connections_of, has_ring, may_be_others, neighbours};
+use crate::whose::{STRANGER, connections_of, has_ring, holder, may_be_others, neighbours};
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 /// A connection that is said to be on rings of this length.
 fn has_connection(liar: &Liar, number: usize, ring: u32) {
@@ -53,4 +54,46 @@ fn mappings_without_number_of_one_user_take_no_time_from_another_ones() {
     let [local, remote] = ["local", "remote"].map(|end| own[end].as_str().expect("text"));
     assert!(text.contains(&format!("{local} > {remote}")) && text.contains("ECHO"), "{said}: {text:.1000}");
     assert!(said.contains(&format!("processes of user {STRANGER} map more")), "{said}");
+}
+
+#[test]
+fn what_goes_through_rings_is_seen_while_others_are_looked_for() {
+    let name = "slow::what_goes_through_rings_is_seen_while_others_are_looked_for";
+    if !has(name, &["setpriv", "sleep", "python3"]) || !may_be_others(name) {
+        return;
+    }
+    const ENDS: usize = 65_000;
+    const MOST: Duration = Duration::from_millis(200);
+    // As many as are looked at of one user.
+    let liar = Liar::new();
+    let other = liar.and_another();
+    let _holders = [&liar, &other].map(|liar| {
+        (0..ENDS).for_each(|number| has_connection(liar, number, 1 << 18));
+        holder(liar, STRANGER)
+    });
+    let mut talk = Talk::new();
+    let folder = TempDir::new();
+    let file = folder.join("lines");
+    let mut dump = bypath(["dump", "port", &talk.port.to_string()]);
+    let _dump = Running(dump.stdout(File::create(&file).expect("a file")).spawn().expect("bypath starts"));
+    let octets = || std::fs::metadata(&file).expect("our file").len();
+    let begun = Instant::now();
+    while octets() == 0 {
+        talk.does("resp 1");
+        assert!(begun.elapsed() < LONG, "nothing is shown");
+    }
+    // Each exchange is shown soon, whenever it is.
+    let (begun, mut unseen, mut exchanges) = (Instant::now(), Duration::ZERO, 0);
+    while begun.elapsed() < Duration::from_secs(8) {
+        let (sent, before) = (Instant::now(), octets());
+        talk.does("resp 1");
+        while octets() == before && sent.elapsed() < LONG {
+            std::thread::yield_now();
+        }
+        exchanges += 1;
+        unseen += Some(sent.elapsed()).filter(|wait| *wait > MOST).unwrap_or_default();
+    }
+    let all = begun.elapsed();
+    println!("{exchanges} exchanges in {all:?}, {unseen:?} of waits");
+    assert!(unseen < all / 2, "{exchanges} exchanges: of {all:?} nothing was shown for {unseen:?}");
 }

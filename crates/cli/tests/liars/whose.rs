@@ -73,7 +73,7 @@ fn as_user(user: u32) -> Command {
 }
 
 /// A process of this user's that has a region open, at place 1 of its table.
-fn holder(liar: &Liar, user: u32) -> Running {
+pub fn holder(liar: &Liar, user: u32) -> Running {
     let mut other = as_user(user);
     let other = Running(other.args(["sleep", "1000"]).stdout(copy(liar)).spawn().expect("setpriv starts"));
     until("it is another user's", || status(other.0.id(), "Uid").starts_with(&format!("{user}\t{user}\t")));

@@ -5,7 +5,9 @@
 
 mod authors;
 mod effort;
+mod find;
 mod mail;
+mod meanwhile;
 mod memory;
 mod packet;
 mod posts;
@@ -23,6 +25,7 @@ use bypath::clock::{monotonic_ns, realtime_ns};
 use bypath::link::pcapng::writer::Frame;
 use bypath::link::pcapng::{Counts, Writer};
 use clap::ValueHint;
+use meanwhile::Pace;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::net::SocketAddr;
@@ -90,10 +93,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// How often new connections are looked for.
 const LOOK_NS: u64 = 200_000_000;
-/// For so long after the last news rings are looked at without a pause.
-const EAGER_NS: u64 = 200_000;
-/// Longest pause between two looks.
-const PAUSE: Duration = Duration::from_micros(500);
 
 /// Follows until it is told to end.
 pub fn run(args: &Args) -> Outcome {
@@ -125,7 +124,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
     let begun = monotonic_ns();
     let end = args.seconds.map(|s| begun.saturating_add(u64::try_from(s.as_nanos()).unwrap_or(u64::MAX)));
-    let (mut look, mut news) = (begun, begun);
+    let (mut look, mut pace) = (begun, Pace::new());
     let mut room = Vec::new();
     while !asked.load(Relaxed) && !out.is_done() {
         let now = monotonic_ns();
@@ -133,18 +132,14 @@ pub fn run(args: &Args) -> Outcome {
             break;
         }
         if now >= look {
-            taps.discover(&asked)?;
+            taps.discover(&asked, &mut out, &mut room)?;
             out.flush()?;
             look = monotonic_ns() + LOOK_NS;
         }
-        if taps.look(&mut out, &mut room)? {
-            news = monotonic_ns();
-        } else if now.saturating_sub(news) > EAGER_NS {
-            std::thread::sleep(PAUSE.min(Duration::from_nanos((now - news) / 4)));
-        }
+        pace.rest(taps.look(&mut out, &mut room)?);
     }
     // What was there when it was asked to end, of connections that have just come up, too.
-    taps.discover(&AtomicBool::new(false))?;
+    taps.discover(&AtomicBool::new(false), &mut out, &mut room)?;
     let last = monotonic_ns() + tap::PATIENCE;
     while taps.look(&mut out, &mut room)? && !out.is_done() && monotonic_ns() < last {}
     out.end(begun)?;
@@ -153,7 +148,7 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Where what was found goes.
 struct Out {
-    file: Option<Writer<BufWriter<Box<dyn Write>>>>,
+    file: Option<Writer<BufWriter<Box<dyn Write + Send>>>>,
     name: String,
     /// After so many segments it is done.
     most: Option<u64>,
@@ -183,7 +178,7 @@ impl Out {
         };
         let Some(path) = path else { return Ok(out) };
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
-        let inner: Box<dyn Write> = if path != Path::new("-") {
+        let inner: Box<dyn Write + Send> = if path != Path::new("-") {
             Box::new(File::create(path).map_err(failed)?)
         } else if io::stdout().is_terminal() {
             let text =

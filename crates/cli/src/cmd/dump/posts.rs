@@ -13,7 +13,7 @@ use crate::output::Failure;
 use bypath_shm::reason::Reason;
 use bypath_shm::view::Path;
 use bypath_sockets::seen;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 /// Who has a socket.
@@ -62,6 +62,8 @@ pub struct Posts {
     senders: HashMap<Sender, Holder>,
     effort: Effort,
     turns: Turns,
+    /// Users for whom there was too little time.
+    pub late: BTreeSet<u32>,
 }
 
 impl Posts {
@@ -92,6 +94,9 @@ impl Posts {
             let left = effort.left(user);
             let its = || effort.on(user, || memory::letterboxes(pid, left).unwrap_or_default());
             let its = boxes.entry(pid).or_insert_with(its);
+            if effort.is_over(user) {
+                self.late.insert(user);
+            }
             for place in its.iter() {
                 if effort.is_over(user) {
                     break;

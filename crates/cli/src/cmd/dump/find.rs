@@ -1,0 +1,209 @@
+//! What is found in one look: what is known now of connections that are followed, and which others there are.
+//!
+//! All of this is asked of what processes say of themselves, and takes the longer the more that is. Nothing is followed here.
+
+use super::authors::{self, Author};
+use super::effort::Effort;
+use super::memory::{self, Arena, Life, Place};
+use super::tap::Tap;
+use super::taps::{Named, OF_USER, Wanted, addresses, forbidden, named};
+use crate::connections::{self, Connection, Member, Scan, Sockets, Word, is_trusted};
+use crate::output::Failure;
+use bypath_shm::arena::Geometry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A connection that is followed, as it was before the look.
+pub struct Followed {
+    name: Named,
+    pid: u32,
+    user: u32,
+    word: Word,
+    cookies: [u64; 2],
+    addresses: [SocketAddr; 2],
+    life: Life,
+    left: bool,
+}
+
+impl Followed {
+    /// This one.
+    pub fn of(tap: &Tap) -> Followed {
+        let Tap { pid, user, word, cookies, addresses, left, .. } = *tap;
+        Followed { name: tap.named(), pid, user, word, cookies, addresses, life: tap.place.life, left }
+    }
+}
+
+/// What is found.
+pub struct Found<'a> {
+    /// Of what is followed: whose word it is, and which directions are asked for.
+    pub followed: HashMap<Named, (Word, [bool; 2])>,
+    /// What is not followed yet, or has other rings.
+    pub new: Vec<New<'a>>,
+    /// Users for whom there was too little time.
+    pub late: BTreeSet<u32>,
+}
+
+/// A connection that is to be followed.
+pub struct New<'a> {
+    /// As one of its processes says it is.
+    pub connection: Connection<'a>,
+    /// Where it is in that process.
+    pub place: Place,
+    /// Its sockets, as it names them there.
+    pub cookies: [u64; 2],
+    /// Their addresses.
+    pub addresses: [SocketAddr; 2],
+    /// Which directions are asked for.
+    pub wanted: [bool; 2],
+    /// Who writes.
+    pub writers: [Option<Author>; 2],
+}
+
+impl New<'_> {
+    /// Which connection it is.
+    pub fn named(&self) -> Named {
+        named(self.cookies, self.connection.family.word())
+    }
+}
+
+/// Looks for connections on rings, until it is `asked` to end.
+///
+/// # Errors
+/// A process may not be read.
+pub fn find<'a>(
+    scan: &'a Scan,
+    sockets: &Sockets<'a>,
+    mut open: Vec<Followed>,
+    wanted: &Wanted,
+    asked: &AtomicBool,
+) -> Result<Found<'a>, Failure> {
+    let mut found = Found { followed: HashMap::new(), new: Vec::new(), late: BTreeSet::new() };
+    let of_family = |f: &'a connections::Family| f.members.iter().map(|member| (member.pid, f.word()));
+    let words: HashMap<u32, Word> = scan.families.iter().rev().flat_map(of_family).collect();
+    for tap in &mut open {
+        tap.word = words.get(&tap.pid).copied().unwrap_or(tap.word);
+        let ends = sockets.ends(tap.word, tap.cookies);
+        let directions = wanted.directions(&ends, tap.addresses.map(Some));
+        found.followed.insert(tap.name, (tap.word, directions));
+    }
+    // The sockets of one that a side has left may have other rings already.
+    let (left, whole): (Vec<_>, Vec<_>) = open.iter().partition(|tap| tap.left);
+    let name = |tap: &Followed| named(tap.cookies, tap.word);
+    let left: HashMap<_, _> = left.into_iter().map(|tap| (name(tap), tap.life)).collect();
+    let mut followed: HashSet<_> = whole.into_iter().map(name).collect();
+    let mut lives: HashMap<Life, Word> = open.iter().map(|tap| (tap.life, tap.word)).collect();
+    let mut slots = Slots::default();
+    // The processes of netstack services.
+    let mut services: HashMap<String, Option<u32>> = HashMap::new();
+    let mut of_user: HashMap<u32, usize> = HashMap::new();
+    open.iter().for_each(|tap| *of_user.entry(tap.user).or_default() += 1);
+    let mut connections = scan.connections();
+    connections.sort_by_key(|c| !is_trusted(c.process.user));
+    for c in connections {
+        if asked.load(Relaxed) {
+            break;
+        }
+        let other = if c.end.service.is_some() { c.end.cookie } else { c.end.peer_cookie };
+        let (Some(own), Some(other), Some(ring)) = (c.end.cookie, other, c.end.ring_size) else {
+            continue;
+        };
+        let (word, cookies) = (c.family.word(), [own, other]);
+        let ends = sockets.ends(word, cookies);
+        if followed.contains(&named(cookies, word))
+            || wanted.directions(&ends, addresses(&ends)) == [false; 2]
+        {
+            continue;
+        }
+        let count = of_user.entry(c.process.user).or_default();
+        if *count >= OF_USER && !is_trusted(c.process.user) {
+            continue;
+        }
+        let Some((place, cookies)) = slots.find(c.process, ring, cookies)? else { continue };
+        let ends = sockets.ends(word, cookies);
+        let [Some(dialler), Some(accepter)] = addresses(&ends) else { continue };
+        // Two users have the same memory only where their programs share it: it is one connection.
+        if left.get(&named(cookies, word)).is_none_or(|life| *life != place.life && place.whole)
+            && lives.get(&place.life).is_none_or(|whose| *whose == word)
+        {
+            followed.insert(named(cookies, word));
+            lives.insert(place.life, word);
+            *count += 1;
+            let mut writers =
+                ends.map(|end| end.and_then(|(family, end)| family.writer(end).ok()).map(Author::Programs));
+            if let Some(name) = &c.end.service {
+                let known = services.entry(name.clone()).or_insert_with(|| authors::service(name));
+                writers[1] = known.filter(|pid| authors::has(*pid, &place.life)).map(Author::Service);
+            }
+            let wanted = wanted.directions(&ends, [Some(dialler), Some(accepter)]);
+            let addresses = [dialler, accepter];
+            found.new.push(New { connection: c, place, cookies, addresses, wanted, writers });
+        }
+    }
+    found.late = slots.late;
+    Ok(found)
+}
+
+/// The slots in use that processes map, by the sockets they are of; put together when it is needed.
+#[derive(Default)]
+struct Slots {
+    arenas: HashMap<u32, Vec<Arena>>,
+    all: HashMap<(u32, u32), HashMap<[u64; 2], Place>>,
+    effort: Effort,
+    /// Users for whom there was too little time.
+    late: BTreeSet<u32>,
+}
+
+impl Slots {
+    /// Where the connection of these sockets is in a process, and in which order it names them.
+    fn find(
+        &mut self,
+        process: &Member,
+        ring: u32,
+        ends: [u64; 2],
+    ) -> Result<Option<(Place, [u64; 2])>, Failure> {
+        if !(Geometry { slots: 1, ring }).is_valid() {
+            return Ok(None);
+        }
+        let (pid, user) = (process.pid, process.user);
+        if !self.all.contains_key(&(pid, ring)) {
+            let all = self.read(pid, user, ring)?;
+            self.all.insert((pid, ring), all);
+        }
+        let all = &self.all[&(pid, ring)];
+        let orders = [ends, [ends[1], ends[0]]];
+        Ok(orders.into_iter().find_map(|cookies| Some((*all.get(&cookies)?, cookies))))
+    }
+
+    fn read(&mut self, pid: u32, user: u32, ring: u32) -> Result<HashMap<[u64; 2], Place>, Failure> {
+        let Slots { arenas, effort, late, .. } = self;
+        let mut all: HashMap<[u64; 2], Place> = HashMap::new();
+        if effort.is_over(user) {
+            late.insert(user);
+            return Ok(all);
+        }
+        // A process that has gone, or goes, has none.
+        let left = effort.left(user);
+        let its = || effort.on(user, || memory::arenas(pid, left).unwrap_or_default());
+        let arenas = arenas.entry(pid).or_insert_with(its);
+        for arena in arenas.iter() {
+            if effort.is_over(user) {
+                break;
+            }
+            match effort.on(user, || memory::slots(pid, *arena, ring)) {
+                Ok(slots) => slots.into_iter().for_each(|(cookies, place): ([u64; 2], Place)| {
+                    let best = all.entry(cookies).or_insert(place);
+                    if place.whole {
+                        *best = place;
+                    }
+                }),
+                Err(nix::Error::EPERM) => return Err(forbidden(pid)),
+                Err(_) => {}
+            }
+        }
+        if effort.is_over(user) {
+            late.insert(user);
+        }
+        Ok(all)
+    }
+}
