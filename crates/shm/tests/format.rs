@@ -54,7 +54,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(Record: octets, head, mark),
         fields!(Mailbox: gate, head, tail, writers),
         fields!(Page: mailbox, owner),
-        fields!(Writers: lock, head, lost),
+        fields!(Writers: lock, head, lost, tail),
     ]
     .concat()
     .into_iter()

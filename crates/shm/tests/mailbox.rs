@@ -57,6 +57,7 @@ fn open(at: u64) -> Mailbox {
     mailbox.head.0.store(at, Relaxed);
     mailbox.tail.0.store(at, Relaxed);
     mailbox.writers.head.store(at, Relaxed);
+    mailbox.writers.tail.store(at, Relaxed);
     let reader = Reader::new(&mailbox, own_ring(4096).unwrap());
     let epoch = reader.open_begin().unwrap();
     assert!(!reader.is_open() && reader.open_finish(epoch) && reader.is_open());
@@ -386,7 +387,7 @@ fn each_lie_is_found_out() {
         assert_eq!(refused(&|m| m.head.0.store(position, Relaxed)), Pushed::Poisoned, "{position}");
     }
     for position in [1, 49, 8192, 1 << 62, u64::MAX] {
-        assert_eq!(refused(&|m| m.tail.0.store(position, Relaxed)), Pushed::Poisoned, "{position}");
+        assert_eq!(refused(&|m| m.writers.tail.store(position, Relaxed)), Pushed::Poisoned, "{position}");
     }
 }
 
@@ -414,6 +415,8 @@ fn whatever_another_writes_nothing_is_read_out_of_bounds() {
                     .0
                     .store(if odd.is_multiple_of(5) { odd } else { odd & !3 | phase::OPEN }, Relaxed);
                 mailbox.writers.head.store(odd, Relaxed);
+                let tail = if odd.is_multiple_of(11) { odd } else { head + (dice.below(4096) & !7) };
+                mailbox.writers.tail.store(tail, Relaxed);
                 mailbox.writers.lock.store((odd.is_multiple_of(3)) as u32, Relaxed);
                 let word =
                     Record { octets: dice.below(5000) as u32, head: dice.below(300) as u16, mark: MARK };

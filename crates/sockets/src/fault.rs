@@ -228,7 +228,7 @@ mod imp {
         // A gate has its phase below the epoch.
         let (end, epoch) = if AT_END.load(Relaxed) { (1 << 62, 1 << 32) } else { (1 << 32, 1 << 30) };
         let position: u64 = end - before;
-        for word in [&mailbox.head.0, &mailbox.tail.0, &mailbox.writers.head] {
+        for word in [&mailbox.head.0, &mailbox.tail.0, &mailbox.writers.head, &mailbox.writers.tail] {
             word.store(position, Relaxed);
         }
         mailbox.gate.0.store((epoch - 3) << 2 | phase::CLOSED, Relaxed);

@@ -166,7 +166,8 @@ impl Fake {
             }
             9 | 10 => {
                 let position = self.position(mailbox, size);
-                mailbox.tail.0.store(position, Relaxed);
+                let word = [&mailbox.tail.0, &mailbox.writers.tail][self.dice.below(2)];
+                word.store(position, Relaxed);
             }
             11 => {
                 let own = std::process::id();
@@ -212,7 +213,9 @@ impl Fake {
         let octets = self.dice.below(2000);
         ring.put(number, &Record { octets: octets as u32, head: 24, mark: MARK }.encode());
         ring.put(number.wrapping_add(8), &head[..24]);
-        mailbox.tail.0.store(number.wrapping_add(span(24, octets)), Relaxed);
+        let tail = number.wrapping_add(span(24, octets));
+        mailbox.writers.tail.store(tail, Relaxed);
+        mailbox.tail.0.store(tail, Relaxed);
         mailbox.head.0.store(number, Relaxed);
     }
 
@@ -237,6 +240,7 @@ impl Fake {
                     }
                     _ => {
                         mailbox.writers.head.store(position, Relaxed);
+                        mailbox.writers.tail.store(position, Relaxed);
                         mailbox.writers.lock.store(i as u32 & 1, Relaxed);
                     }
                 }

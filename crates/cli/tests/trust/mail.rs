@@ -86,9 +86,10 @@ pub fn scribbled(map: &MailboxMap, dice: &mut Dice, mut meanwhile: impl FnMut())
     let mailbox = map.mailbox();
     let scribble = || {
         let number = dice.number();
+        let writers = &mailbox.writers;
         let words =
-            [&mailbox.gate.0, &mailbox.head.0, &mailbox.tail.0, &mailbox.writers.head, &mailbox.writers.lost];
-        match dice.below(8) {
+            [&mailbox.gate.0, &mailbox.head.0, &mailbox.tail.0, &writers.head, &writers.lost, &writers.tail];
+        match dice.below(9) {
             0 => mailbox.writers.lock.store(number as u32, Relaxed),
             1 => mailbox.gate.0.store(number & !3 | phase::OPEN, Relaxed),
             2 => map.ring().copy_from_slice(mailbox.head.0.load(Relaxed), &number.to_ne_bytes()),

@@ -80,6 +80,8 @@ pub struct Writers {
     pub head: AtomicU64,
     /// Datagrams that were lost, as the ring was full.
     pub lost: AtomicU64,
+    /// The tail, where only writers look: the line of [`Mailbox::tail`] is the reader's, who looks at it again and again.
+    pub tail: AtomicU64,
 }
 
 /// The control words. All zeroes: a closed mailbox with nothing in it.
@@ -114,13 +116,14 @@ impl Mailbox {
             gate: Line(zero()),
             head: Line(zero()),
             tail: Line(zero()),
-            writers: Writers { lock: AtomicU32::new(0), head: zero(), lost: zero() },
+            writers: Writers { lock: AtomicU32::new(0), head: zero(), lost: zero(), tail: zero() },
         }
     }
 
     /// Makes used memory a closed one with nothing in it, before anybody hears of it.
     pub fn reset(&self) {
-        for word in [&self.gate.0, &self.head.0, &self.tail.0, &self.writers.head, &self.writers.lost] {
+        let writers = [&self.writers.head, &self.writers.lost, &self.writers.tail];
+        for word in [&self.gate.0, &self.head.0, &self.tail.0].into_iter().chain(writers) {
             word.store(0, Relaxed);
         }
         self.writers.lock.store(0, Release);

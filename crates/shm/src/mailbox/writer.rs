@@ -166,8 +166,9 @@ impl<'a, O: Octets> Writer<'a, O> {
         }
         fill(&self.ring, tail + WORD + head.len() as u64);
         let end = tail + span;
-        if let Turn::Sole(own) = self.turn {
-            own.store(end, Relaxed);
+        match self.turn {
+            Turn::Sole(own) => own.store(end, Relaxed),
+            Turn::Lock(_) => self.mailbox.writers.tail.store(end, Relaxed),
         }
         // Release pairs with the Acquire of the tail in `Reader::peek`.
         self.mailbox.tail.0.store(end, Release);
@@ -233,7 +234,7 @@ impl<'a, O: Octets> Writer<'a, O> {
     #[inline]
     pub fn prepare(&self, octets: usize) {
         if octets > 2 * LINE as usize {
-            let tail = self.mailbox.tail.0.load(Relaxed);
+            let tail = self.own_tail();
             self.ring.prepare(tail.wrapping_add(2 * LINE), (octets as u64).min(PREPARED) - 2 * LINE);
         }
     }
@@ -278,13 +279,20 @@ impl<'a, O: Octets> Writer<'a, O> {
         }
     }
 
+    /// The tail, as writers know it.
+    #[inline]
+    fn own_tail(&self) -> u64 {
+        let word = match self.turn {
+            Turn::Lock(_) => &self.mailbox.writers.tail,
+            Turn::Sole(own) => own,
+        };
+        word.load(Relaxed)
+    }
+
     /// The tail, if there is room behind it.
     #[inline]
     fn room(&self, span: u64, limit: u64) -> Result<Option<u64>, Poisoned> {
-        let tail = possible(match self.turn {
-            Turn::Lock(_) => self.mailbox.tail.0.load(Relaxed),
-            Turn::Sole(own) => own.load(Relaxed),
-        })?;
+        let tail = possible(self.own_tail())?;
         let size = self.ring.size();
         let fits = |used: u64| used <= size && size - used >= span && (used == 0 || used + span <= limit);
         let seen = &self.mailbox.writers.head;
