@@ -531,7 +531,9 @@ impl Peer {
 
     /// Lets go of everything: what stays would be the next process's that has this place.
     fn empty(&self, is_gone: bool) {
-        self.close_descriptors(|control| strangers::close_caller(control, process::euid()));
+        // Who was forked from here may have a connection over it still.
+        let for_all = strangers::close_caller;
+        self.close_descriptors(if is_gone { for_all } else { |control| strangers::close(&[control]) });
         if let Some(inbox) = self.inbox.get() {
             region::let_go_of_inbox(inbox);
         }

@@ -53,7 +53,7 @@ pub fn control_message(peer: &Peer, bytes: &[u8], received: &unix::Received) {
 
 /// A connection with the other end, who may have left there what is not closed at once.
 fn close_other(end: i32) {
-    strangers::close_caller(end, process::euid());
+    strangers::close_caller(end);
 }
 
 /// Called by data calls of cold ends after they moved bytes: counts, and now and then makes an attempt or looks
@@ -402,7 +402,7 @@ fn calls(s: &Sock) -> Result<bool, Reason> {
         Err((caller, reason)) => {
             // What a stranger says stays unread.
             let reason = decline(caller, reason);
-            strangers::close(&[caller]);
+            close_other(caller);
             return Err(reason);
         }
     };
@@ -678,8 +678,7 @@ pub fn leave_to_parent(s: &Sock) {
 
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
-    let with_care = |listener| strangers::close_listener(listener, process::euid());
-    end(s, with_care, close_other);
+    end(s, strangers::close_listener, close_other);
 }
 
 fn end(s: &Sock, close_listener: fn(i32), close_other: fn(i32)) {

@@ -5,7 +5,6 @@
 //! descriptors are closed last by one that does nothing but end. It spares nobody a file of a file system that a user serves himself (FUSE), which
 //! is asked at each close: who can, asks [`Kernels`] first.
 
-use crate::process::OVERFLOW_UID;
 use crate::signal::Blocked;
 use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
 #[cfg(feature = "link")]
@@ -123,15 +122,32 @@ pub fn close(fds: &[i32]) {
     }
 }
 
-/// Closes a connection with somebody who called, or was called, and has been neither read nor trusted.
-pub fn close_caller(caller: i32, own_uid: u32) {
-    // In a user namespace whoever it does not know is 65534.
-    let is_own = |uid: u32| uid == own_uid && uid != OVERFLOW_UID;
-    if unix::peer_credentials(caller).is_ok_and(|who| is_own(who.uid)) {
-        fd::close(caller);
-    } else {
+/// Ends a connection of AF_UNIX of which somebody else has the other end, whoever that is, for all who hold this one. What he has sent there, and nobody has received, makes
+/// nobody wait.
+pub fn close_caller(caller: i32) {
+    // First: what is unread then is all that ever will be.
+    unix::refuse(caller);
+    if unix::has_unread(caller) {
         close(&[caller]);
+    } else {
+        fd::close(caller);
     }
+}
+
+/// The same of many.
+pub fn close_callers(callers: &mut [i32]) {
+    callers.iter().for_each(|caller| unix::refuse(*caller));
+    let mut unread = 0;
+    for at in 0..callers.len() {
+        let caller = callers[at];
+        if unix::has_unread(caller) {
+            callers[unread] = caller;
+            unread += 1;
+        } else {
+            fd::close(caller);
+        }
+    }
+    close(&callers[..unread]);
 }
 
 /// Closes what came along with a message.
@@ -149,11 +165,11 @@ pub fn close_files(files: &[i32]) {
 }
 
 /// Closes a listener of AF_UNIX, and whoever has called there meanwhile.
-pub fn close_listener(listener: i32, own_uid: u32) {
+pub fn close_listener(listener: i32) {
     unix::refuse(listener);
     loop {
         match unix::accept(listener, 0) {
-            Ok(Some(caller)) => close_caller(caller, own_uid),
+            Ok(Some(caller)) => close_caller(caller),
             // Nobody is left, and nobody can come any more.
             Ok(None) | Err(Errno::INVAL) => return fd::close(listener),
             // There may be some that cannot be accepted.
@@ -304,6 +320,21 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_closed_at_once_whatever_was_sent_there() {
+        for said in [&b"unread"[..], b""] {
+            let ends: [i32; 2] = crate::unix::tests::pair();
+            let (lingers, _reader) = lingering();
+            // Whoever looks at the first message alone, or at octets alone, finds nothing of it.
+            for fds in [&[][..], &[lingers]] {
+                unix::send(ends[1], said, fds).unwrap();
+            }
+            fd::close(lingers);
+            is_quick(|| close_caller(ends[0]));
+            fd::close(ends[1]);
+        }
+    }
+
+    #[test]
     fn a_listener_is_closed_at_once_whatever_was_sent_to_it() {
         let listener = unix::listen(&name("listener"), 0).unwrap();
         // As before Linux 6.16.
@@ -312,8 +343,7 @@ mod tests {
         let (lingers, _reader) = lingering();
         unix::send(caller, b"unread", &[lingers]).unwrap();
         fd::close(lingers);
-        // The uid of nobody here.
-        is_quick(|| close_listener(listener, u32::MAX));
+        is_quick(|| close_listener(listener));
         assert_eq!(unix::connect(&name("listener"), 0), Err(crate::Errno::CONNREFUSED));
         fd::close(caller);
     }

@@ -285,6 +285,19 @@ pub fn peek(s: i32, bytes: &mut [u8]) -> Option<usize> {
     .ok()
 }
 
+/// Whether a message is left unread, be it one of descriptors alone, at an end to which nothing more can be sent ([`refuse`]), and from which nobody receives.
+pub fn has_unread(s: i32) -> bool {
+    // Who has sent it is told of an empty message, too, and there is no room for that; of the end there is nothing to tell.
+    let tells = sock::set_option(s, libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32.to_ne_bytes());
+    let mut hdr = MsgHdr { name: 0, namelen: 0, iov: 0, iovlen: 0, control: 0, controllen: 0, flags: 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the header outlives the call, and names no memory.
+    let looked = check(unsafe {
+        syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
+    });
+    tells.is_err() || looked.is_err() || hdr.flags & libc::MSG_CTRUNC != 0
+}
+
 /// One message with all that came along.
 #[cfg(feature = "link")]
 #[derive(Debug)]
@@ -401,4 +414,34 @@ fn recv_raw(
     let n = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
     // Where there is no room for any of them the kernel says nothing else of them.
     Ok(Some((len, n, hdr.flags & libc::MSG_CTRUNC != 0)))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two ends.
+    pub(crate) fn pair() -> [i32; 2] {
+        let mut ends = [0; 2];
+        // SAFETY: the kernel writes two numbers.
+        let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
+        assert_eq!(made, 0);
+        ends
+    }
+
+    #[test]
+    fn what_is_unread_is_told_from_the_end() {
+        for (said, is_unread) in [(None, false), (Some(&b""[..]), true), (Some(b"octets"), true)] {
+            for is_closed in [false, true] {
+                let [own, other] = pair();
+                said.iter().for_each(|octets| send(other, octets, &[]).unwrap());
+                if is_closed {
+                    fd::close(other);
+                }
+                refuse(own);
+                assert_eq!(has_unread(own), is_unread, "{said:?}, closed: {is_closed}");
+                fd::close(own);
+            }
+        }
+    }
 }

@@ -307,6 +307,25 @@ fn what_lingers_in_an_answer_holds_nobody_up() {
     }
 }
 
+/// A call that is declined, and behind it what nobody reads.
+#[test]
+fn what_lingers_behind_a_call_holds_nobody_up() {
+    let (_server, port) = alone();
+    let line = Line::to(port);
+    let channel = peer::dial(&line).expect("the victim has a name");
+    let (_ours, inbox) = OwnInbox::new().expect("an inbox");
+    // It names another connection.
+    let mut hello = peer::hello(&line, line.cookie, 65536);
+    hello[2] += 1;
+    let (lingers, _kept) = peer::lingering();
+    peer::patiently(&line, || peer::first_words(&channel, &peer::octets(&hello), &[&inbox]));
+    assert!(peer::send(&channel, b"more", &[&lingers]));
+    drop(lingers);
+    hangs_up(&line, &channel);
+    let other = Line::to(port);
+    ring_from_victim(&other, &peer::accept_well(&other, SMALL));
+}
+
 #[test]
 fn what_lingers_in_place_of_a_bell_holds_nobody_up() {
     let (mut server, port) = alone();

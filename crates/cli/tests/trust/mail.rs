@@ -107,6 +107,22 @@ pub fn scribbled(map: &MailboxMap, dice: &mut Dice, mut meanwhile: impl FnMut())
 
 /// As a sender, of the victim's socket at port `to`, whose mailbox it is.
 pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
+    ask_with(socket, to, |said| {
+        let other = odd(dice);
+        if spoil(said, dice) { vec![other] } else { vec![] }
+    })
+}
+
+/// The same, as it should be.
+pub fn ask_well(socket: &UdpSocket, to: u16) -> Shared {
+    ask_with(socket, to, |_| vec![]).expect("the victim's mailbox")
+}
+
+fn ask_with(
+    socket: &UdpSocket,
+    to: u16,
+    changes: impl FnOnce(&mut Vec<u8>) -> Vec<OwnedFd>,
+) -> Option<Shared> {
     let netlink = own(sockdiag::open(3).expect("sock_diag"));
     let from = sock::local_address(socket.as_raw_fd()).expect("bound");
     let there = sock::Address { port: to, ..from };
@@ -127,8 +143,8 @@ pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
     ]);
     message[8..11].copy_from_slice(&process::namespaces());
     let mut said = octets(&message);
-    let others = [odd(dice)];
-    let fds: Vec<&OwnedFd> = if spoil(&mut said, dice) { others.iter().collect() } else { vec![] };
+    let fds = changes(&mut said);
+    let fds: Vec<&OwnedFd> = fds.iter().collect();
     until_patience_ends(look, || peer::first_words(&channel, &said, &fds))?;
     let (answer, fds) = until_patience_ends(look, || receive_words::<WORDS>(&channel))?;
     let memory = fds.first().filter(|_| answer[0] == WELCOME)?;

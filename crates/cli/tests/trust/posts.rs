@@ -11,9 +11,10 @@ use crate::known::until;
 use crate::mail;
 use crate::peer;
 use crate::victim::{PATIENCE, Process, mail_program};
-use bypath_sys::unix;
+use bypath_shm::region::MailboxMap;
+use bypath_sys::{poll, unix};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -285,6 +286,57 @@ fn a_receiver_that_never_answers_is_waited_for_ten_seconds() {
     office.server.tell("stop");
     office.server.expect("sent", "to who is silent");
     office.is_well("to who is silent");
+}
+
+/// A socket whose last close waits stays unread in the channel of a sender: who is gone, who is there when the receiver's socket is closed.
+#[test]
+fn what_lingers_in_a_senders_channel_holds_no_receiver_up() {
+    let mut office = Office::start();
+    let asked = |port| mail::ask_well(&mail::socket(), port).channel;
+    for is_gone in [true, false] {
+        let what = format!("what lingers, and its sender is gone: {is_gone}");
+        let port = office.receive("poll", &what);
+        let channel = asked(port);
+        let _kept = leave_what_lingers(&channel);
+        let channel = if is_gone {
+            drop(channel);
+            // Whoever comes has it look who is gone.
+            asked(port)
+        } else {
+            channel
+        };
+        office.end_receiver(port, &what);
+        office.is_well(&what);
+        drop(channel);
+    }
+}
+
+/// The same of a receiver, which says then that its mailbox is over.
+#[test]
+fn what_lingers_in_a_receivers_channel_holds_no_sender_up() {
+    let mut office = Office::start();
+    let socket = mail::socket();
+    office.server.tell(&format!("send {}", mail::port_of(&socket)));
+    office.server.expect("sending", "to who leaves something");
+    let channel = mail::asked(&socket).expect("the victim asks");
+    let (map, memory) = MailboxMap::new(65_536, 3).expect("a mailbox");
+    assert!(peer::send(&channel, &mail::welcome(212_992, 0, 0), &[&peer::own(memory)]));
+    let _kept = leave_what_lingers(&channel);
+    map.mailbox().kill();
+    let hears = || drop(socket.recv(&mut [0; 64]));
+    let is_over = || poll::now(channel.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0;
+    assert!(peer::until_patience_ends(hears, || is_over().then_some(())).is_some(), "it keeps its route");
+    office.sends_by_kernel(&socket, "to who has left something");
+    office.server.tell("stop");
+    office.server.expect("sent", "to who has left something");
+    office.is_well("to who has left something");
+}
+
+/// Unread, behind what is expected.
+fn leave_what_lingers(channel: &OwnedFd) -> impl Sized + use<> {
+    let (lingers, kept) = peer::lingering();
+    assert!(peer::send(channel, &[b'x'; 96], &[&lingers]), "nothing can be left");
+    kept
 }
 
 /// Says so when it goes, by a panic, too.

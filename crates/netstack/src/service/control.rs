@@ -12,7 +12,7 @@ use super::{Settings, query};
 use crate::Engine;
 use bypath_shm::service::{Body, HEADER, Header, MESSAGE, Op, of_end_name};
 use bypath_sys::strangers::{self, Others};
-use bypath_sys::{clock, process, seqpacket, sock, unix};
+use bypath_sys::{clock, seqpacket, sock, unix};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
@@ -475,7 +475,7 @@ fn is_made_here(end: &OwnedFd) -> bool {
 
 /// Ends a connection, in which there may be what nobody has received.
 pub(super) fn leave(end: OwnedFd) {
-    strangers::close_caller(end.into_raw_fd(), process::euid());
+    strangers::close_caller(end.into_raw_fd());
 }
 
 /// The answer to a query that is not done.

@@ -3,7 +3,7 @@
 use super::{PEERS, PEERS_USED};
 use crate::table;
 use bypath_shm::region;
-use bypath_sys::fd;
+use bypath_sys::{fd, strangers};
 use std::sync::atomic::Ordering::*;
 
 /// In a forked child that is about to become another user, or may: what it has of its parent's connections it keeps no longer, but
@@ -32,8 +32,8 @@ pub fn let_go_of_parents() {
             arena.let_go(|slot| any && holds(slot));
         }
         if !is_held && let Some(inbox) = p.inbox.get() {
-            // The parent has it, too: no close here is the last one.
-            p.close_descriptors(fd::close);
+            // The parent has it, too, if it lives.
+            p.close_descriptors(|control| strangers::close(&[control]));
             p.inbox.set(None);
             region::let_go_of_inbox(inbox);
         }

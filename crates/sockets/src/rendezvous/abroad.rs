@@ -144,7 +144,7 @@ impl Way {
                     Ok(Some(dialled))
                 }
                 Err(_) => {
-                    strangers::close_caller(dialled, uid);
+                    strangers::close_caller(dialled);
                     Err(Reason::Squatter)
                 }
             },

@@ -48,7 +48,7 @@ impl Way {
                     Ok(Some(dialled))
                 }
                 Err(reason) => {
-                    strangers::close_caller(dialled, process::euid());
+                    strangers::close_caller(dialled);
                     Err(reason)
                 }
             },

@@ -426,7 +426,7 @@ impl Service {
         let fd = self.fd.swap(-1, Relaxed);
         if fd >= 0 && self.maker.load(Relaxed) == process::pid() {
             // With whatever was sent there and not received.
-            strangers::close_caller(fd, process::euid());
+            strangers::close_caller(fd);
         } else if fd >= 0 {
             fd::close(fd);
         }
@@ -437,7 +437,7 @@ impl Service {
         let greeted = self.greet(fd, until);
         let file = fd::identity(fd).unwrap_or_default();
         if let Err(e) = greeted {
-            strangers::close_caller(fd, process::euid());
+            strangers::close_caller(fd);
             return Err(e);
         }
         self.file[0].store(file.0, Relaxed);

@@ -7,6 +7,7 @@ use crate::wait::SpinHistory;
 use bypath_shm::mailbox::Reader;
 use bypath_shm::region::{MailboxMap, StaticCell};
 use bypath_shm::ring::Ring;
+use bypath_sys::{fd, strangers};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Senders that may have the mailbox at a time.
@@ -107,14 +108,36 @@ impl Default for Inbound {
     }
 }
 
+/// The descriptor of such a word, which has none any more.
+pub(super) fn take(word: &AtomicI32) -> Option<i32> {
+    Some(word.swap(0, AcqRel) - 1).filter(|own| *own >= 0)
+}
+
 /// The reading end of a mailbox.
 pub(super) type End = Reader<'static, Ring>;
 
 impl Inbound {
     /// The descriptors.
-    pub(super) fn words(&self) -> impl Iterator<Item = &AtomicI32> {
+    fn words(&self) -> impl Iterator<Item = &AtomicI32> {
         let first = [&self.memory, &self.listener].into_iter();
-        first.chain(&self.senders).chain(&self.lent).chain(&self.callers)
+        first.chain(&self.lent).chain(self.channels())
+    }
+
+    /// Those of them whose other end is a sender's.
+    fn channels(&self) -> impl Iterator<Item = &AtomicI32> {
+        self.senders.iter().chain(&self.callers)
+    }
+
+    /// Closes them all.
+    pub(super) fn close_all(&self) {
+        let mut channels = [0; SENDERS + CALLERS];
+        let mut count = 0;
+        for own in self.channels().filter_map(take) {
+            channels[count] = own;
+            count += 1;
+        }
+        strangers::close_callers(&mut channels[..count]);
+        self.words().filter_map(take).for_each(fd::close);
     }
 
     pub(super) fn reset(&self) {

@@ -4,9 +4,9 @@
 //! While it sleeps nobody does.
 
 use super::Record;
-use super::inbound::{Inbound, SENDERS};
+use super::inbound::{Inbound, SENDERS, take};
 use crate::{state, table};
-use bypath_sys::{clock, fd, unix};
+use bypath_sys::{clock, fd, strangers, unix};
 use std::sync::atomic::Ordering::*;
 
 /// How often one is looked after before a sleep, at most.
@@ -21,12 +21,8 @@ impl Inbound {
         if own >= 0 && unix::peek(own, &mut [0; 8]).is_none() {
             return false;
         }
-        for word in [place, lent] {
-            let own = word.swap(0, AcqRel) - 1;
-            if own >= 0 {
-                fd::close(own);
-            }
-        }
+        take(place).into_iter().for_each(strangers::close_caller);
+        take(lent).into_iter().for_each(fd::close);
         true
     }
 

@@ -336,7 +336,7 @@ fn refuse(fd: i32, caller: i32, reason: Reason) {
     let told = if reason == Reason::Rule { Reason::PeerRule } else { reason };
     [message[0], message[1], message[2]] = [NO, VERSION, told as u64];
     let _ = unix::send(caller, &encode(&message), &[]);
-    strangers::close_caller(caller, process::euid());
+    strangers::close_caller(caller);
     log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
 }
 
@@ -510,7 +510,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
             say_hello(r, fd, route, dialled)
         });
     if let Err(reason) = said {
-        strangers::close_caller(dialled, process::euid());
+        strangers::close_caller(dialled);
         return Err(reason);
     }
     fault::point("mailbox-called-for");

@@ -13,7 +13,7 @@ use bypath_shm::dgram::Octets;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, clock, fd, process, strangers, thread};
+use bypath_sys::{Errno, clock, strangers, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Octets of a record's head: the source's address, its port, the processor it was sent on.
@@ -165,14 +165,9 @@ impl Record {
         let inbound = &self.inbound;
         let listener = inbound.listener.swap(0, AcqRel) - 1;
         if listener >= 0 {
-            strangers::close_listener(listener, process::euid());
+            strangers::close_listener(listener);
         }
-        for word in inbound.words() {
-            let own = word.swap(0, AcqRel) - 1;
-            if own >= 0 {
-                fd::close(own);
-            }
-        }
+        inbound.close_all();
         inbound.near.store(0, Relaxed);
         inbound.due.store(0, Relaxed);
         self.show_rx_reason(self.stays().unwrap_or(reason));

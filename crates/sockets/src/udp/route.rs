@@ -1,12 +1,13 @@
 //! Where a socket sends: its routes to mailboxes, and to whom it is connected.
 
 use super::address::Name;
+use super::inbound::take;
 use super::network::Network;
 use super::places::Place;
 use bypath_shm::mailbox::Writer;
 use bypath_shm::region::{MailboxMap, StaticCell};
 use bypath_shm::ring::Ring;
-use bypath_sys::{fd, poll};
+use bypath_sys::{poll, strangers};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Destinations of a socket that are looked after at a time.
@@ -142,10 +143,7 @@ impl Route {
     }
 
     pub(super) fn close(&self) {
-        let own = self.connection.swap(0, AcqRel) - 1;
-        if own >= 0 {
-            fd::close(own);
-        }
+        take(&self.connection).into_iter().for_each(strangers::close_caller);
     }
 
     /// Whether the receiver is to be looked after at this time (ticks).
