@@ -115,7 +115,7 @@ pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
 
 /// The same, as it should be.
 pub fn ask_well(socket: &UdpSocket, to: u16) -> Shared {
-    ask_with(socket, to, |_| vec![]).expect("the victim's mailbox")
+    (0..20).find_map(|_| ask_with(socket, to, |_| vec![])).expect("the victim's mailbox")
 }
 
 fn ask_with(

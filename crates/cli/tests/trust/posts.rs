@@ -323,13 +323,49 @@ fn what_lingers_in_a_receivers_channel_holds_no_sender_up() {
     assert!(peer::send(&channel, &mail::welcome(212_992, 0, 0), &[&peer::own(memory)]));
     let _kept = leave_what_lingers(&channel);
     map.mailbox().kill();
-    let hears = || drop(socket.recv(&mut [0; 64]));
-    let is_over = || poll::now(channel.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0;
-    assert!(peer::until_patience_ends(hears, || is_over().then_some(())).is_some(), "it keeps its route");
+    keeps_no_route(&socket, &channel);
     office.sends_by_kernel(&socket, "to who has left something");
     office.server.tell("stop");
     office.server.expect("sent", "to who has left something");
     office.is_well("to who has left something");
+}
+
+/// A receiver that says that it recalls its mailbox, and then that it does not, has each send wait for it no more than once.
+#[test]
+fn who_recalls_a_mailbox_has_it_used_no_more() {
+    let mut office = Office::start();
+    let socket = mail::socket();
+    office.server.tell(&format!("send {}", mail::port_of(&socket)));
+    office.server.expect("sending", "to who recalls");
+    let channel = mail::asked(&socket).expect("the victim asks");
+    let (map, memory) = MailboxMap::new(65_536, 3).expect("a mailbox");
+    assert!(peer::send(&channel, &mail::welcome(212_992, 0, 0), &[&peer::own(memory)]));
+    let gate = &map.mailbox().gate.0;
+    let closed = gate.load(SeqCst);
+    let is_hung_up = || poll::now(channel.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0;
+    // Who is waited for in vain, for 20 ms, has it used no more in any case.
+    let rounds = (0..50).take_while(|_| {
+        while socket.recv(&mut [0; 64]).is_ok() {}
+        map.mailbox().recall();
+        std::thread::sleep(Duration::from_millis(5));
+        gate.store(closed, SeqCst);
+        until("nothing is sent", || socket.recv(&mut [0; 64]).is_ok());
+        !is_hung_up()
+    });
+    assert!(rounds.count() < 50, "it keeps its route");
+    office.sends_by_kernel(&socket, "to who recalls");
+    office.server.tell("stop");
+    office.server.expect("sent", "to who recalls");
+    office.is_well("to who recalls");
+}
+
+/// The victim that sends to `socket` hangs up.
+#[track_caller]
+fn keeps_no_route(socket: &UdpSocket, channel: &OwnedFd) {
+    until("it keeps its route", || {
+        let _ = socket.recv(&mut [0; 64]);
+        poll::now(channel.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0
+    });
 }
 
 /// Unread, behind what is expected.

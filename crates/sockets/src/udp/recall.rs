@@ -5,6 +5,7 @@ use super::receive::{HEAD, HEAD_LONG, from_head};
 use super::stand_in::StandIn;
 use super::told::Told;
 use super::{LONGEST, Name, Record, groups, meet, queue};
+use crate::budget::Budget;
 use crate::config::LogLevel;
 use crate::thread::Call;
 use crate::{fault, log, state};
@@ -15,14 +16,16 @@ use bypath_shm::ring::Ring;
 use bypath_sys::{clock, fd, poll, sock, sockdiag, thread};
 use std::sync::atomic::Ordering::*;
 
-/// So long (milliseconds) a reader waits for a writer that is in its turn, and a writer for a reader that sends again.
-const WAIT_MS: u64 = 20;
+/// So long (ns) a reader waits for a writer that is in its turn, and a writer for a reader that sends again.
+const WAIT_NS: u64 = 20_000_000;
+/// How long all writers of this process wait together: a reader can say so again and again.
+static WAITS: Budget = Budget::new(1_000_000_000);
 /// Stand-ins that are kept while a mailbox is recalled.
 const KEPT: usize = 8;
 
 /// Whether it is time still to wait.
-fn waits() -> impl FnMut() -> bool {
-    let until = clock::monotonic_ns() + WAIT_MS * 1_000_000;
+fn waits(most_ns: u64) -> impl FnMut() -> bool {
+    let until = clock::monotonic_ns() + most_ns;
     move || {
         // Whoever is waited for may need this processor.
         thread::yield_now();
@@ -30,13 +33,18 @@ fn waits() -> impl FnMut() -> bool {
     }
 }
 
-/// Before a writer sends by the kernel what it could not send by this mailbox: if that is recalled, what it sent before comes first.
+/// Before a writer sends by the kernel what it could not send by this mailbox: if that is recalled, what it sent before comes first. Whether it is: then it is over,
+/// whatever its reader says later.
 #[inline]
-pub(super) fn wait_for(map: &MailboxMap) {
-    if map.mailbox().is_recalled() {
-        let mut waits = waits();
+pub(super) fn wait_for(map: &MailboxMap) -> bool {
+    let is_recalled = map.mailbox().is_recalled();
+    if is_recalled {
+        let since = clock::monotonic_ns();
+        let mut waits = waits(WAITS.left().min(WAIT_NS));
         while waits() && map.mailbox().is_recalled() {}
+        WAITS.spend(since);
     }
+    is_recalled
 }
 
 /// Who stands in for whom.
@@ -131,7 +139,7 @@ impl Record {
         fault::point("recall-begun");
         let reader = Reader::new(map.mailbox(), map.ring());
         let fd = self.fd.load(Relaxed);
-        reader.keep_writers_out(thread::tid(), waits());
+        reader.keep_writers_out(thread::tid(), waits(WAIT_NS));
         fault::point("writers-out");
         // What the kernel has may have been sent after what is in the ring: whoever reads that first has them in order.
         let is_ahead = is_last || poll::now(fd, libc::POLLIN) == 0;
@@ -298,6 +306,19 @@ mod tests {
         receiver.connect((sender.address(), sender.port)).unwrap();
         r.recall(false);
         assert_eq!(found(&receiver, r), (vec!["one".into()], 0));
+    }
+
+    #[test]
+    fn who_recalls_again_and_again_is_not_waited_for_each_time() {
+        let memory = MailboxMap::memory(8192, 3).unwrap();
+        let map = MailboxMap::map(memory).unwrap();
+        fd::close(memory);
+        assert!(!wait_for(&map));
+        map.mailbox().recall();
+        let began = std::time::Instant::now();
+        // 12 s if each were waited for.
+        assert!((0..600).all(|_| wait_for(&map)));
+        assert!(began.elapsed().as_secs() < 6, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -306,8 +306,7 @@ impl Socket {
 
     /// The mailbox was not to be used: is it over, or did a writer die in its turn, after which it is over?
     fn look_at(&self, route: &Route, writer: &Writer<'static, Ring>, map: &MailboxMap) {
-        recall::wait_for(map);
-        if map.mailbox().is_dead() {
+        if recall::wait_for(map) || map.mailbox().is_dead() {
             return self.drop_route(route);
         }
         let Some(holder) = writer.held_by() else { return };
