@@ -3,11 +3,13 @@
 mod descriptors;
 mod parents;
 mod record;
+mod shares;
 
-use descriptors::Who;
 pub use descriptors::{descriptors, owns, take_again, take_nothing};
 pub use parents::let_go_of_parents;
 use record::{ArenaRecord, ConnSlot};
+use shares::Who;
+pub use shares::{Kept, Share};
 
 use crate::rendezvous::errno_reason;
 use crate::thread::Record;
@@ -453,7 +455,7 @@ pub fn add(
 ) -> std::result::Result<&'static Peer, Reason> {
     others::admit(control).map_err(errno_reason)?;
     let (process, user) = process_behind(control);
-    descriptors::admit(Who { process, user }).map_err(errno_reason)?;
+    shares::admit(Who { process, user }, 0).map_err(errno_reason)?;
     add_service(pair, token, side, control, inbox)
 }
 

@@ -15,6 +15,7 @@ use bypath_shm::region::MailboxMap;
 use bypath_sys::{poll, unix};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -288,11 +289,34 @@ fn a_receiver_that_never_answers_is_waited_for_ten_seconds() {
     office.is_well("to who is silent");
 }
 
+/// As many senders as a process likes to be, and as there are places for at a socket.
+#[test]
+fn senders_without_number_leave_descriptors_to_others() {
+    let (most, room) = (256, 64);
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--nofile={most}")).arg(mail_program());
+    limited.env("LD_PRELOAD", crate::programs::library());
+    let mut server = Process::by(limited, &[]);
+    let line = server.line("the victim");
+    let echo = line.strip_prefix("echo ").expect("a port");
+    server.tell("receive poll");
+    let line = server.line("the socket that is attacked");
+    let port = line.strip_prefix("port ").and_then(|port| port.parse().ok()).expect("a port");
+    let ask = |_| {
+        let socket = mail::socket();
+        mail::ask_well(&socket, port).map(|shared| (socket, shared))
+    };
+    let given: Vec<_> = (0..64).map_while(ask).collect();
+    assert!((room / 4..=room / 2).contains(&given.len()), "{} mailboxes", given.len());
+    let honest = Process::of(mail_program(), &["talk", echo]);
+    until("nothing is left for an honest process", || honest.maps("bypath-mailbox") > 1);
+}
+
 /// A socket whose last close waits stays unread in the channel of a sender: who is gone, who is there when the receiver's socket is closed.
 #[test]
 fn what_lingers_in_a_senders_channel_holds_no_receiver_up() {
     let mut office = Office::start();
-    let asked = |port| mail::ask_well(&mail::socket(), port).channel;
+    let asked = |port| mail::ask_well(&mail::socket(), port).expect("the victim's mailbox").channel;
     for is_gone in [true, false] {
         let what = format!("what lingers, and its sender is gone: {is_gone}");
         let port = office.receive("poll", &what);

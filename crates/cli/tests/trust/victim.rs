@@ -118,6 +118,10 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors").count()
     }
 
+    pub fn threads(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("its threads").count()
+    }
+
     /// How many of its descriptors lead to something of this name.
     pub fn holds(&self, name: &str) -> usize {
         let all =

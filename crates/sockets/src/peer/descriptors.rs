@@ -1,41 +1,12 @@
-//! The descriptors of pairs: control channels, arenas of ours, bells of theirs. All of them are in the room above [`state::floor`], of which nobody at
-//! the other end has so much that nothing is left for those who come after him.
+//! The descriptors of pairs: control channels, arenas of ours, bells of theirs.
 
+use super::shares::{Who, admit};
 use super::{BELL_PLACES, PEERS, PEERS_USED, Peer};
 use crate::{others, state};
 use bypath_sys::{Errno, Result, eventfd, fd, process, strangers, unix};
 use std::sync::atomic::Ordering::*;
 
-/// Who is at the other end: processes of another user together, whom one of them may give what it has; of the own user each for itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Who {
-    pub(super) process: u64,
-    pub(super) user: u32,
-}
-
-impl Who {
-    fn has(self, peer: &Peer) -> bool {
-        let user = peer.user.load(Relaxed);
-        user == self.user && (user != process::euid() || peer.process.load(Relaxed) == self.process)
-    }
-}
-
-/// Whether `who` may have one more here: no more than what would be left for others.
-///
-/// # Errors
-/// EMFILE.
-pub(super) fn admit(who: Who) -> Result<()> {
-    let room = fd::limits().0.saturating_sub(state::floor() as u64);
-    let (mut all, mut his) = (0, 0);
-    for peer in in_use() {
-        let has = u64::from(peer.count());
-        all += has;
-        his += if who.has(peer) { has } else { 0 };
-    }
-    if his < room.saturating_sub(all) { Ok(()) } else { Err(Errno::MFILE) }
-}
-
-fn in_use() -> impl Iterator<Item = &'static Peer> {
+pub(super) fn in_use() -> impl Iterator<Item = &'static Peer> {
     let peers = (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize));
     peers.filter(|peer| peer.alive.load(Acquire))
 }
@@ -46,10 +17,15 @@ impl Peer {
     /// # Errors
     /// As [`admit`].
     pub(super) fn may_have_more(&self) -> Result<()> {
-        admit(Who { process: self.process.load(Relaxed), user: self.user.load(Relaxed) })
+        self.may_have(0)
     }
 
-    fn count(&self) -> u32 {
+    /// The same, where so many more are counted already.
+    fn may_have(&self, counted: u64) -> Result<()> {
+        admit(Who { process: self.process.load(Relaxed), user: self.user.load(Relaxed) }, counted)
+    }
+
+    pub(super) fn count(&self) -> u32 {
         let arenas = self.ours.iter().filter(|arena| arena.fd.load(Relaxed) > 0).count();
         1 + arenas as u32 + self.bell_count.load(Relaxed)
     }
@@ -81,19 +57,20 @@ impl Peer {
         let entry = u64::from(number) << 32 | u64::from(bell_fd as u32);
         let start = number as usize % BELL_PLACES;
         let is_bell = eventfd::is_bell(bell_fd);
-        if number != 0 && is_bell && self.may_have_more().is_ok() {
+        // Before it is looked how many there are: another thread may do so, too.
+        self.bell_count.fetch_add(1, AcqRel);
+        if number != 0 && is_bell && self.may_have(1).is_ok() {
             for i in 0..BELL_PLACES {
                 let place = &self.bells[(start + i) % BELL_PLACES];
                 match place.compare_exchange(0, entry, AcqRel, Acquire) {
-                    Ok(_) => {
-                        self.bell_count.fetch_add(1, Relaxed);
-                        return true;
-                    }
+                    Ok(_) => return true,
                     Err(have) if (have >> 32) as u32 == number => break,
                     Err(_) => {}
                 }
             }
         }
+        // Not below those of a process that has this place by now.
+        let _ = self.bell_count.fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
         strangers::close_files(&[bell_fd]);
         false
     }

@@ -3,6 +3,7 @@
 use super::address::Name;
 use super::news::News;
 use super::told::Places;
+use crate::peer::Kept;
 use crate::wait::SpinHistory;
 use bypath_shm::mailbox::Reader;
 use bypath_shm::region::{MailboxMap, StaticCell};
@@ -28,6 +29,8 @@ pub struct Inbound {
     pub(super) senders: [AtomicI32; SENDERS],
     /// What these have lent (`stand_in`), each at its sender's place.
     pub(super) lent: [AtomicI32; SENDERS],
+    /// As whose these count here: the ones, and the others.
+    pub(super) shares: [[Kept; 2]; SENDERS],
     /// Whether there may be some; which of them is looked after next; when one was (ticks): see `lenders`.
     pub(super) has_lenders: AtomicBool,
     /// See `has_lenders`.
@@ -36,6 +39,8 @@ pub struct Inbound {
     pub(super) lenders_seen: AtomicU64,
     /// Who may have the mailbox, and has not said yet from where he sends.
     pub(super) callers: [AtomicI32; CALLERS],
+    /// As whose these count here.
+    pub(super) calling: [Kept; CALLERS],
     /// Looks in which these are waited for.
     pub(super) patience: AtomicU32,
     pub(super) spins: SpinHistory,
@@ -80,10 +85,12 @@ impl Default for Inbound {
             listener: AtomicI32::new(0),
             senders: [const { AtomicI32::new(0) }; SENDERS],
             lent: [const { AtomicI32::new(0) }; SENDERS],
+            shares: [const { [Kept::new(), Kept::new()] }; SENDERS],
             has_lenders: AtomicBool::new(false),
             lender: AtomicU32::new(0),
             lenders_seen: AtomicU64::new(0),
             callers: [const { AtomicI32::new(0) }; CALLERS],
+            calling: [const { Kept::new() }; CALLERS],
             patience: AtomicU32::new(0),
             spins: SpinHistory::new(),
             news: News::default(),
@@ -138,11 +145,19 @@ impl Inbound {
         }
         strangers::close_callers(&mut channels[..count]);
         self.words().filter_map(take).for_each(fd::close);
+        self.forget_shares();
+    }
+
+    fn forget_shares(&self) {
+        for kept in self.shares.iter().flatten().chain(&self.calling) {
+            drop(kept.take());
+        }
     }
 
     pub(super) fn reset(&self) {
         self.mailbox.set(None);
         self.words().for_each(|word| word.store(0, Relaxed));
+        self.forget_shares();
         self.offers.store(false, Relaxed);
         self.is_inheritable.store(false, Relaxed);
         self.has_lenders.store(false, Relaxed);

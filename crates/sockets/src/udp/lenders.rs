@@ -23,6 +23,9 @@ impl Inbound {
         }
         take(place).into_iter().for_each(strangers::close_caller);
         take(lent).into_iter().for_each(fd::close);
+        for kept in &self.shares[at] {
+            drop(kept.take());
+        }
         true
     }
 

@@ -5,28 +5,22 @@
 //! looks in its own calls; nobody waits.
 
 use super::address::Name;
-use super::inbound::SENDERS;
+use super::inbound::{self, SENDERS};
 use super::network::Network;
 use super::receive::{HEAD, SOURCE};
 use super::route::{Route, stage};
 use super::send::LOOK_EVERY;
 use super::stand_in::{self, StandIn};
+use super::words::{HELLO, Message, NO, SIZE, VERSION, WELCOME, WORDS, decode, encode, name};
 use super::{Record, groups, maps, options, queue, user, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
+use crate::peer::Share;
 use crate::{fault, log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_sys::{Errno, clock, fd, open_files, process, sock, strangers, unix};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering::*};
-
-/// Version of these messages.
-const VERSION: u64 = 4;
-const WORDS: usize = 12;
-const SIZE: usize = WORDS * 8;
-const HELLO: u64 = 0x6f6c_6c65_4875;
-const WELCOME: u64 = 0x656d_6f63_6c65_5775;
-const NO: u64 = 0x006f_4e75;
 
 /// Looks in which who has called, and says nothing, is waited for.
 const CALLER_LOOKS: u32 = 64;
@@ -36,36 +30,6 @@ const REST: u32 = 1 << 16;
 const ANSWER_US: u64 = 10_000_000;
 /// Octets of a ring.
 const RINGS: [u64; 2] = [128 * 1024, 1024 * 1024];
-
-type Message = [u64; WORDS];
-
-fn encode(message: &Message) -> [u8; SIZE] {
-    let mut raw = [0; SIZE];
-    for (to, word) in raw.chunks_exact_mut(8).zip(message) {
-        to.copy_from_slice(&word.to_ne_bytes());
-    }
-    raw
-}
-
-fn decode(raw: &[u8]) -> Option<Message> {
-    if raw.len() != SIZE {
-        return None;
-    }
-    let mut message = [0; WORDS];
-    for (word, from) in message.iter_mut().zip(raw.chunks_exact(8)) {
-        *word = u64::from_ne_bytes(from.try_into().ok()?);
-    }
-    (message[1] == VERSION).then_some(message)
-}
-
-fn name(cookie: u64) -> ([u8; 29], usize) {
-    let mut n = *b"bypath/1/udp/0000000000000000";
-    for (i, digit) in n[13..].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(cookie >> (60 - 4 * i)) as usize & 15];
-    }
-    let len = n.len();
-    (n, len)
-}
 
 /// Datagrams between two sockets before anything is done for them.
 pub fn threshold() -> u32 {
@@ -281,10 +245,9 @@ pub fn look(r: &Record, fd: i32) {
     }
     r.ask_whether_offered();
     r.inbound.look_after_a_lender();
-    for place in &r.inbound.callers {
-        let caller = place.swap(0, AcqRel) - 1;
-        if caller >= 0 {
-            hear(r, fd, caller);
+    for (place, share) in r.inbound.callers.iter().zip(&r.inbound.calling) {
+        if let (Some(caller), Some(share)) = (inbound::take(place), share.take()) {
+            hear(r, fd, caller, Some(share));
         }
     }
     for _ in 0..4 {
@@ -293,7 +256,7 @@ pub fn look(r: &Record, fd: i32) {
             Ok(()) => {
                 unix::take_descriptors(caller, true);
                 r.inbound.patience.store(CALLER_LOOKS, Relaxed);
-                hear(r, fd, caller);
+                hear(r, fd, caller, Share::of(caller).ok());
             }
             Err(reason) => refuse(fd, caller, reason),
         }
@@ -306,13 +269,16 @@ pub fn look(r: &Record, fd: i32) {
 }
 
 /// Gives the mailbox to who has called, if he may have it, or waits for what he says.
-fn hear(r: &Record, fd: i32, caller: i32) {
+fn hear(r: &Record, fd: i32, caller: i32, mut share: Option<Share>) {
     let mut raw = [0; SIZE];
     let said = match unix::recv(caller, &mut raw, state::floor()) {
         Ok(None) if r.inbound.patience.load(Relaxed) > 0 => {
-            let free = |place: &&AtomicI32| place.load(Relaxed) == 0;
-            match r.inbound.callers.iter().find(free) {
-                Some(place) => return place.store(caller + 1, Release),
+            let free = |place: &AtomicI32| place.load(Relaxed) == 0;
+            match r.inbound.callers.iter().position(free).zip(share.take()) {
+                Some((at, share)) => {
+                    r.inbound.calling[at].put(share);
+                    return r.inbound.callers[at].store(caller + 1, Release);
+                }
                 None => Err(Reason::MailboxLimit),
             }
         }
@@ -321,10 +287,14 @@ fn hear(r: &Record, fd: i32, caller: i32) {
         _ => Err(Reason::VersionMismatch),
     };
     // The user may be another one than at the call.
-    let may =
-        |received: &unix::Received| may_call(r, caller).inspect_err(|_| strangers::close_received(received));
-    let said = said.and_then(|received| may(&received).map(|()| received));
-    match said.and_then(|received| welcome(r, fd, caller, &raw[..received.len], &received)) {
+    let may = |received: &unix::Received| {
+        let share = may_call(r, caller).and_then(|()| share.ok_or(Reason::NoDescriptors));
+        share.inspect_err(|_| strangers::close_received(received))
+    };
+    let said = said.and_then(|received| may(&received).map(|share| (received, share)));
+    let heard =
+        said.and_then(|(received, share)| welcome(r, fd, (caller, share), &raw[..received.len], &received));
+    match heard {
         Ok(()) => r.show_rx_reason(Reason::Ring),
         Err(reason) => refuse(fd, caller, reason),
     }
@@ -353,7 +323,13 @@ fn may_call(r: &Record, caller: i32) -> Result<(), Reason> {
 }
 
 /// Says where the mailbox is, if the caller may have it.
-fn welcome(r: &Record, fd: i32, caller: i32, octets: &[u8], received: &unix::Received) -> Result<(), Reason> {
+fn welcome(
+    r: &Record,
+    fd: i32,
+    (caller, share): (i32, Share),
+    octets: &[u8],
+    received: &unix::Received,
+) -> Result<(), Reason> {
     let said = decode(octets).filter(|message| message[0] == HELLO);
     let source = said.map_or(Name::default(), |said| said_name(&said[2..5]));
     let lent = StandIn::of_message(received, &source, fd);
@@ -381,14 +357,16 @@ fn welcome(r: &Record, fd: i32, caller: i32, octets: &[u8], received: &unix::Rec
     let mut free = None;
     for at in 0..SENDERS {
         if r.inbound.is_free(at) {
-            free.get_or_insert((&r.inbound.senders[at], &r.inbound.lent[at]));
+            free.get_or_insert(at);
         }
     }
-    let (place, its) = free.ok_or(Reason::MailboxLimit)?;
+    let at = free.ok_or(Reason::MailboxLimit)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
     let mut message = [0; WORDS];
     let heads = u64::from(r.inbound.heads.load(Relaxed));
     let may_inherit = r.inbound.is_inheritable.load(Relaxed);
+    let lent_share = lent.as_ref().filter(|_| may_inherit).and_then(|_| Share::of(caller).ok());
+    let lent = lent.filter(|_| lent_share.is_some());
     let offers = r.inbound.offers.load(Relaxed) || may_inherit && !r.can_recall(&source, lent.as_ref());
     message[..6].copy_from_slice(&[
         WELCOME,
@@ -402,9 +380,11 @@ fn welcome(r: &Record, fd: i32, caller: i32, octets: &[u8], received: &unix::Rec
     fault::point("mailbox-asked-for");
     unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
     fault::point("mailbox-given");
-    place.store(caller + 1, Relaxed);
-    if let Some(lent) = lent.filter(|_| may_inherit && !offers) {
-        its.store(lent.into_fd() + 1, Release);
+    r.inbound.shares[at][0].put(share);
+    r.inbound.senders[at].store(caller + 1, Relaxed);
+    if let (Some(lent), Some(share), false) = (lent, lent_share, offers) {
+        r.inbound.shares[at][1].put(share);
+        r.inbound.lent[at].store(lent.into_fd() + 1, Release);
         r.inbound.has_lenders.store(true, Relaxed);
     }
     if let Some(end) = r.shown() {
@@ -506,12 +486,16 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     let said = rendezvous::credentials_fit(dialled, found.uid)
         .map_err(|reason| if has_changed_user(dialled, found.inode) { Reason::OtherUser } else { reason })
         .and_then(|()| {
+            let share = Share::of(dialled).map_err(rendezvous::errno_reason)?;
             unix::take_descriptors(dialled, true);
-            say_hello(r, fd, route, dialled)
+            say_hello(r, fd, route, dialled).map(|()| share)
         });
-    if let Err(reason) = said {
-        strangers::close_caller(dialled);
-        return Err(reason);
+    match said {
+        Ok(share) => route.share.put(share),
+        Err(reason) => {
+            strangers::close_caller(dialled);
+            return Err(reason);
+        }
     }
     fault::point("mailbox-called-for");
     route.connection.store(dialled + 1, Relaxed);
@@ -682,21 +666,5 @@ mod tests {
         ] {
             assert_eq!(is_same_host(&of(from), &of(to)), is, "{from} to {to}");
         }
-    }
-
-    #[test]
-    fn messages_of_another_length_or_version_say_nothing() {
-        let mut message = [0; WORDS];
-        [message[0], message[1]] = [HELLO, VERSION];
-        assert_eq!(decode(&encode(&message)), Some(message));
-        message[1] = VERSION + 1;
-        assert_eq!(decode(&encode(&message)), None);
-        assert_eq!(decode(&[0; SIZE - 1]), None);
-    }
-
-    #[test]
-    fn a_name_is_the_cookie_in_digits() {
-        let (name, len) = name(0xab);
-        assert_eq!(&name[..len], b"bypath/1/udp/00000000000000ab");
     }
 }

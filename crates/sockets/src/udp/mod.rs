@@ -5,7 +5,7 @@
 //! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll, `news` asks whether the kernel has
 //! something, too.
 //!
-//! `calls` is what the hooks ask; `send` has the routes, `inbound` the mailbox, `meet` how two sockets find each other, `options` what excludes it all,
+//! `calls` is what the hooks ask; `send` has the routes, `inbound` the mailbox, `meet` how two sockets find each other (`words`: what they say), `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
 //! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `places` of how many there is something to look for,
 //! `recall` what becomes of a mailbox when others get its socket, `stand_in` in whose name that is done, `lenders` how long,
@@ -37,6 +37,7 @@ mod stand_in;
 mod told;
 pub mod user;
 pub mod wait;
+mod words;
 
 use crate::config::Upgrade;
 use crate::table::{self, Entry};

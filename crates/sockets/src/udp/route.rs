@@ -4,6 +4,7 @@ use super::address::Name;
 use super::inbound::take;
 use super::network::Network;
 use super::places::Place;
+use crate::peer::Kept;
 use bypath_shm::mailbox::Writer;
 use bypath_shm::region::{MailboxMap, StaticCell};
 use bypath_shm::ring::Ring;
@@ -38,6 +39,8 @@ pub(super) struct Route {
     pub(super) due: AtomicU32,
     /// The connection to the receiver, plus one.
     pub(super) connection: AtomicI32,
+    /// As whose it counts here.
+    pub(super) share: Kept,
     /// The effective user of this process as it dialled.
     pub(super) asked_by: AtomicU32,
     /// He has not been told HELLO yet.
@@ -144,6 +147,7 @@ impl Route {
 
     pub(super) fn close(&self) {
         take(&self.connection).into_iter().for_each(strangers::close_caller);
+        drop(self.share.take());
     }
 
     /// Whether the receiver is to be looked after at this time (ticks).
@@ -173,6 +177,7 @@ impl Outbound {
         for route in &self.routes {
             route.stage.store(stage::FREE, Relaxed);
             route.connection.store(0, Relaxed);
+            drop(route.share.take());
             route.mailbox.set(None);
         }
         self.up.store(0, Relaxed);
