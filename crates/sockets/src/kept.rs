@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 const SIZE: u32 = 8 << 20;
 /// How long bytes are waited for that are on their way through the carrier.
 const PATIENCE_NS: u64 = 50_000_000;
-/// The same where other processes share the socket.
+/// The same where other processes share the socket; for so long at most others are taken one after the other.
 const PATIENCE_SHARED_NS: u64 = 500_000_000;
 /// Bytes read from the carrier at a time.
 const PIECE: u64 = 64 * 1024;
@@ -77,9 +77,11 @@ pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
             }
         }
     }
-    let until = clock::monotonic_ns() + if alone { PATIENCE_NS } else { PATIENCE_SHARED_NS };
+    let begun = clock::monotonic_ns();
+    let patience = if alone { PATIENCE_NS } else { PATIENCE_SHARED_NS };
     loop {
-        let moved = match inc.readable(conn.rx.size()) {
+        // Whether bytes were taken, or something else has changed: the other end may change its words for ever.
+        let (took, moved) = match inc.readable(conn.rx.size()) {
             Ok(Readable::Ring { available: 0, .. }) | Err(_) => return,
             Ok(Readable::Ring { head, available }) => {
                 let Some((ring, at, room)) = room(s) else { return };
@@ -88,28 +90,34 @@ pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
                     return;
                 }
                 conn.rx.with_pieces(head.position(), n as usize, |v| ring.copy_in(at, v, 0, n as usize));
-                if inc.commit(head, n) {
+                let took = inc.commit(head, n);
+                if took {
                     s.end().r.kept.store(at + n, Release);
                     stream::received(call, s, conn, head, n as usize);
                 }
-                true
+                (took, true)
             }
             Ok(Readable::Drain(head)) => {
                 if inc.t.tail.load(Acquire) == head.position() {
                     return;
                 }
-                from_carrier(s, call) || switch::try_drained(s, conn, head)
+                let took = from_carrier(s, call);
+                (took, took || switch::try_drained(s, conn, head))
             }
             Ok(Readable::Kernel) => {
                 if inc.wa.flags.load(Acquire) & writer_flag::FLUSHING == 0 {
                     return;
                 }
                 // Makes room for the rest of the flush.
-                alone && from_carrier(s, call)
+                let took = alone && from_carrier(s, call);
+                (took, took)
             }
         };
+        if clock::monotonic_ns() - begun > if took { PATIENCE_SHARED_NS } else { patience } {
+            return;
+        }
         if !moved {
-            if clock::monotonic_ns() > until || wait::peer_end(s).0 {
+            if wait::peer_end(s).0 {
                 return;
             }
             // W may be this very process.
