@@ -91,8 +91,7 @@ impl UdpSocket {
     /// # Errors
     /// The host has ended.
     pub fn disconnect(&self) -> io::Result<()> {
-        udp(&mut self.socket.shared.lock(), self.socket.id)?.disconnect();
-        Ok(())
+        udp(&mut self.socket.shared.lock(), self.socket.id)?.disconnect().map_err(bind_error)
     }
 
     /// Longest wait of a call, for room or for a datagram; `None`: it waits as long as it takes; zero: it does not wait, and

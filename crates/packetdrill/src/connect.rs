@@ -76,7 +76,7 @@ impl Machine {
         let id = self.files.socket(fd)?.id;
         match self.stack.tcp(id) {
             Some(mut tcp) => tcp.abort(),
-            None => self.stack.udp(id).ok_or(libc::EBADF)?.disconnect(),
+            None => self.stack.udp(id).ok_or(libc::EBADF)?.disconnect().map_err(errors::bind)?,
         }
         if self.stack.tcp(id).is_some() { self.renew(fd) } else { Ok(()) }
     }

@@ -207,6 +207,9 @@ pub enum BindError {
     /// EADDRINUSE.
     #[error(transparent)]
     InUse(#[from] crate::udp::demux::InUse),
+    /// EADDRINUSE, of a port that many share.
+    #[error(transparent)]
+    Crowded(#[from] crate::udp::demux::Crowded),
     /// EADDRNOTAVAIL.
     #[error("the address is not one of ours")]
     NotOurs,

@@ -131,6 +131,8 @@ pub struct Stack {
     /// A datagram made of fragments, and the packet of its first one, while they are looked into.
     pub(crate) whole: (Vec<u8>, Vec<u8>),
     looped: Vec<u8>,
+    /// Memory for the sockets that a datagram to many is for.
+    pub(crate) hearers: Vec<u32>,
 }
 
 impl Stack {
@@ -169,6 +171,7 @@ impl Stack {
             behind: None,
             whole: (Vec::new(), Vec::new()),
             looped: Vec::new(),
+            hearers: Vec::new(),
             identifiers: Random::new(secret),
             random,
             config,

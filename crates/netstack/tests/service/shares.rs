@@ -1,12 +1,13 @@
 //! What all users of a service have together: one of them takes no more of it than he leaves.
 
-use crate::datagrams::Dgram;
+use crate::datagrams::{Dgram, kernels};
 use crate::program::Program;
 use crate::{LONGEST, Running, at, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::datagram::{Header, Kind};
-use bypath_shm::service::Address;
+use bypath_shm::service::{Address, Op};
 use bypath_stack::config::Config;
+use bypath_stack::udp::demux::SHARERS;
 use nix::sys::resource::{Resource, setrlimit};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -55,6 +56,38 @@ users! {
             assert!(answers[joined..].iter().all(|answer| *answer == errno), "{answers:?}");
             let honest = Dgram::new(&other, v6);
             assert_eq!([100, 101, 102].map(|n| join(&honest, v6, n)), [0; 3]);
+        }
+    }
+}
+
+users! {
+    fn a_user_who_shares_a_port_with_himself_has_so_many_sockets_there_and_leaves_others_some() {
+        const SHARED: &str = "0.0.0.0:5353";
+        let running = Running::with(for_hog, Config::default());
+        let (hog, other) = (Program::of(&running.path, HOG), running.program());
+        let lends = |program| {
+            let socket = Dgram::new(program, false);
+            assert_eq!(socket.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()), 0);
+            socket
+        };
+        let hogs: Vec<_> = (0..400).map(|_| lends(&hog)).collect();
+        let answers: Vec<_> = hogs.iter().map(|socket| socket.bind(SHARED).map_or_else(|errno| errno, |_| 0)).collect();
+        let bound = answers.iter().take_while(|answer| **answer == 0).count();
+        assert_eq!(bound, SHARERS / 2);
+        assert!(answers[bound..].iter().all(|answer| *answer == libc::EADDRINUSE), "{answers:?}");
+        // Who has a partner has left room for another one, and finds none when he has no partner any more.
+        assert_eq!(hogs[0].connect(at("10.9.0.1:7")), 0);
+        assert!(hogs[bound].bind(SHARED).is_ok());
+        assert_eq!(hogs[0].ask(Op::Connect, &Address(None).encode()).errno, libc::EADDRINUSE);
+        assert_eq!(hogs[0].names().1, Some(at("10.9.0.1:7")));
+        // What everybody is told all of them hear, and so does who comes later.
+        let honest = lends(&other);
+        honest.bind(SHARED).expect("a port");
+        assert_eq!(join(&honest, false, 1), 0);
+        let (kernel, _) = kernels("10.9.0.1:0");
+        kernel.send_to(b"all", at("239.9.0.1:5353")).expect("sent");
+        for socket in [&hogs[1], &hogs[bound], &honest] {
+            assert_eq!(socket.headed_or_naked().1, b"all");
         }
     }
 }

@@ -66,7 +66,7 @@ pub const fn network(error: SocketError) -> Errno {
 /// Of bind(2).
 pub const fn bind(error: BindError) -> Errno {
     match error {
-        BindError::InUse(_) | BindError::NoPort => EADDRINUSE,
+        BindError::InUse(_) | BindError::Crowded(_) | BindError::NoPort => EADDRINUSE,
         BindError::NotOurs => EADDRNOTAVAIL,
         _ => EINVAL,
     }
@@ -144,6 +144,7 @@ pub const fn send(error: SendError) -> Errno {
         SendError::Broadcast => EACCES,
         SendError::Unreachable(error) => unreachable(error),
         SendError::Network(error) => network(error),
+        SendError::Bind(BindError::Crowded(_)) => EADDRINUSE,
         SendError::Bind(_) => EAGAIN,
         SendError::Closed => EBADF,
         _ => EINVAL,

@@ -16,7 +16,7 @@ use crate::iface::IfaceId;
 use crate::ingress::Packet;
 use crate::share::Whom;
 use crate::time::Instant;
-use crate::udp::demux::Binding;
+use crate::udp::demux::{Binding, may_share};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -83,11 +83,18 @@ impl Table {
         if let [one] = &all[..] {
             return Some(one).filter(hears).copied();
         }
-        let near = |index: &&u32| self.listener(**index).is_some_and(|l| l.binding.iface.is_some());
-        let special = all.iter().filter(hears).any(|index| near(&index));
-        let best = || all.iter().filter(hears).filter(|index| near(index) == special);
-        let count = best().count().max(1) as u64;
-        best().nth((self.hash.hash_one(ends) % count) as usize).copied()
+        let is_near = |index: &u32| self.listener(*index).is_some_and(|l| l.binding.iface.is_some());
+        let mut count = [0; 2];
+        all.iter().filter(hears).for_each(|index| count[usize::from(is_near(index))] += 1);
+        let near = count[1] > 0;
+        let which = self.hash.hash_one(ends) % count[usize::from(near)].max(1);
+        all.iter().filter(hears).filter(|index| is_near(index) == near).nth(which as usize).copied()
+    }
+
+    /// Whether this user may have one more listener there.
+    pub fn may_listen(&self, user: Whom, binding: &Binding) -> bool {
+        let there = self.listeners.get(&binding.local).into_iter().flatten();
+        may_share(user, there.filter_map(|index| self.listener(*index)).map(|l| l.user))
     }
 
     /// A listener hears of calls from now on, or no more.

@@ -12,7 +12,7 @@ use crate::Stack;
 use crate::event::Ready;
 use crate::socket::{BindError, SocketError, SocketId, unscoped};
 use crate::time::Instant;
-use crate::udp::demux::{Binding, InUse};
+use crate::udp::demux::{Binding, Crowded, InUse};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -267,7 +267,8 @@ impl Tcp<'_> {
         Ok(binding.local)
     }
 
-    /// Listens: who calls from now on can be accepted. `backlog`: as many and one more wait for that at most; as many may be about to
+    /// Listens: who calls from now on can be accepted. Of a [user](Tcp::set_user) [so many](crate::udp::demux::SHARERS) share one address and port at
+    /// most. `backlog`: as many and one more wait for that at most; as many may be about to
     /// be open before cookies are sent. Of a socket that listens already it is another backlog.
     ///
     /// # Errors
@@ -290,6 +291,9 @@ impl Tcp<'_> {
         // Others were bound with SO_REUSEADDR alone: one of them may listen.
         if self.stack.tcp.is_listened_to(self.index, &binding) {
             return Err(BindError::from(InUse).into());
+        }
+        if !self.stack.tcp.may_listen(user, &binding) {
+            return Err(BindError::from(Crowded).into());
         }
         *self.place() = Place::Listener(Box::new(Listener {
             binding,

@@ -4,6 +4,8 @@
 //! port on all addresses (ip(7), udp(7)): three looks into hash tables, however many sockets there are.
 
 use crate::iface::IfaceId;
+use crate::share::Whom;
+use crate::socket::BindError;
 use alloc::vec::Vec;
 use core::hash::BuildHasher as _;
 use core::net::{IpAddr, SocketAddr};
@@ -26,12 +28,22 @@ pub struct Binding {
     pub reuse_address: bool,
     /// SO_REUSEPORT: others who say so, too, may have the same address; they share what comes, by sender.
     pub reuse_port: bool,
+    /// Whose it is: the place of a user; 0: nobody's in particular.
+    pub whom: u32,
 }
 
 impl Binding {
     /// Bound, and nothing else.
     pub const fn new(local: SocketAddr) -> Binding {
-        Binding { local, remote: None, iface: None, only_v6: false, reuse_address: false, reuse_port: false }
+        Binding {
+            local,
+            remote: None,
+            iface: None,
+            only_v6: false,
+            reuse_address: false,
+            reuse_port: false,
+            whom: 0,
+        }
     }
 
     /// Whether a datagram to this address may be for it.
@@ -78,8 +90,34 @@ pub struct Arrival {
 #[error("the address and port are another socket's; choose another port, or set SO_REUSEPORT on both")]
 pub struct InUse;
 
+/// Sockets that may hear one datagram at most, or be called by one segment: each one is looked at, and to a group each one gets it. Of these a user
+/// has no more than he leaves, half of them if he is alone; who is nobody in particular has as many as he likes.
+pub const SHARERS: usize = 512;
+
+/// As many sockets as may have the address and port already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("as many sockets share the address and port as may; choose another port, or connect some of them")]
+pub struct Crowded;
+
+/// Whether a user may have one more among those that share an address, of whom these are.
+pub(crate) fn may_share(whom: Whom, sharers: impl Iterator<Item = Whom>) -> bool {
+    if whom == 0 {
+        return true;
+    }
+    let (mut own, mut all) = (0, 0);
+    for other in sharers {
+        own += usize::from(other == whom);
+        all += 1;
+    }
+    own + all < SHARERS
+}
+
 /// A socket, by its place in the table of sockets.
 type Id = u32;
+
+/// All addresses.
+const V4: IpAddr = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
+const V6: IpAddr = IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED);
 
 /// All bindings.
 #[derive(Debug)]
@@ -119,28 +157,52 @@ impl Demux {
             .all(|other| !other.overlaps(binding) || other.shares(binding))
     }
 
+    /// Whether there is room for it among those with which it would share datagrams: its partner's, or those of everybody.
+    fn has_room(&self, binding: &Binding) -> bool {
+        let with = |id: &Id| self.binding(*id);
+        match binding.remote {
+            Some(remote) => {
+                let same_pair = self.connected.get(&(binding.local, remote)).into_iter().flatten();
+                may_share(binding.whom, same_pair.filter_map(with).map(|other| other.whom))
+            }
+            None => {
+                let same_port = self.ports.get(&binding.local.port()).into_iter().flatten().filter_map(with);
+                let sharers = same_port.filter(|other| other.remote.is_none() && other.overlaps(binding));
+                may_share(binding.whom, sharers.map(|other| other.whom))
+            }
+        }
+    }
+
     /// Binds a socket, or binds it anew.
     ///
     /// # Errors
-    /// [`InUse`]; it stays bound as it was.
-    pub fn bind(&mut self, id: Id, binding: Binding) -> Result<(), InUse> {
+    /// [`BindError::InUse`], [`BindError::Crowded`]; it stays bound as it was.
+    pub fn bind(&mut self, id: Id, binding: Binding) -> Result<(), BindError> {
         let before = self.remove(id);
-        if !self.is_free(&binding) {
-            if let Some(before) = before {
-                self.insert(id, before);
-            }
-            return Err(InUse);
+        let found = if !self.is_free(&binding) {
+            Err(InUse.into())
+        } else if !self.has_room(&binding) {
+            Err(Crowded.into())
+        } else {
+            Ok(())
+        };
+        if let Some(binding) = found.map_or(before, |()| Some(binding)) {
+            self.insert(id, binding);
         }
-        self.insert(id, binding);
-        Ok(())
+        found
     }
 
     /// Gives a bound socket a partner, or takes it away; and the address that it has from now on. Who is connected does not
     /// stand in the way of others (as Linux has it).
-    pub fn connect(&mut self, id: Id, local: SocketAddr, remote: Option<SocketAddr>) {
-        if let Some(before) = self.remove(id) {
-            self.insert(id, Binding { local, remote, ..before });
-        }
+    ///
+    /// # Errors
+    /// [`Crowded`]; it stays as it was.
+    pub fn connect(&mut self, id: Id, local: SocketAddr, remote: Option<SocketAddr>) -> Result<(), Crowded> {
+        let Some(before) = self.remove(id) else { return Ok(()) };
+        let binding = Binding { local, remote, ..before };
+        let has_room = self.has_room(&binding);
+        self.insert(id, if has_room { binding } else { before });
+        if has_room { Ok(()) } else { Err(Crowded) }
     }
 
     /// A bound socket says something else of whom it shares its address with: it counts for whoever comes next (as Linux has it).
@@ -195,8 +257,6 @@ impl Demux {
             return Some(id);
         }
         let any = |address: IpAddr| self.bound.get(&SocketAddr::new(address, to.port()));
-        const V4: IpAddr = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
-        const V6: IpAddr = IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED);
         if to.is_ipv4()
             && let Some(id) = any(V4).and_then(|ids| self.choose(ids, arrival))
         {
@@ -208,35 +268,39 @@ impl Demux {
     /// Of several with one address: those that listen to its interface alone come first; of those that share the port one by
     /// the sender's hash; else who came last.
     fn choose(&self, ids: &[Id], arrival: &Arrival) -> Option<Id> {
-        let is = |id: Id, what: &dyn Fn(&Binding) -> bool| self.binding(id).is_some_and(what);
-        let hears = |id: &&Id| is(**id, &|b| b.hears(arrival.to.ip(), arrival.through));
+        let heard = |id: &Id| self.binding(*id).filter(|b| b.hears(arrival.to.ip(), arrival.through));
         if let [one] = ids {
-            return Some(one).filter(hears).copied();
+            return heard(one).map(|_| *one);
         }
-        let of_one = |id: &&Id| is(**id, &|b| b.iface.is_some());
-        let special = ids.iter().filter(hears).any(|id| of_one(&id));
-        let best = || ids.iter().filter(hears).filter(|id| of_one(id) == special);
-        let last = *best().next_back()?;
-        if !is(last, &|b| b.reuse_port) {
+        // The last one, and how many share the port: of one interface, and of all.
+        let mut found = [(None, 0); 2];
+        for id in ids {
+            if let Some(binding) = heard(id) {
+                let (last, shared) = &mut found[usize::from(binding.iface.is_none())];
+                *last = Some((*id, binding.reuse_port));
+                *shared += u64::from(binding.reuse_port);
+            }
+        }
+        let [special, general] = found;
+        let (last, shared) = if special.0.is_some() { special } else { general };
+        let (last, shares) = last?;
+        if !shares {
             return Some(last);
         }
-        let shared = || best().filter(|id| is(**id, &|b| b.reuse_port));
-        let which = self.hash.hash_one((arrival.from, arrival.to)) % shared().count().max(1) as u64;
-        shared().nth(which as usize).copied()
+        let which = self.hash.hash_one((arrival.from, arrival.to)) % shared;
+        let is_one =
+            |id: &&Id| heard(id).is_some_and(|b| b.reuse_port && b.iface.is_some() == special.0.is_some());
+        ids.iter().filter(is_one).nth(which as usize).copied()
     }
 
     /// All sockets that a datagram to a group, or to everybody, is for (RFC 1122, 4.1.3.5; ip(7)): those of its port that are
     /// bound to the group or to all addresses, and connected to nobody else. Who joined which group is the caller's to know.
     pub fn each(&self, arrival: &Arrival) -> impl Iterator<Item = Id> {
-        let ids = self.ports.get(&arrival.to.port()).into_iter().flatten().copied();
+        let &Arrival { from, to, .. } = arrival;
+        let locals = [to.ip(), V4, V6].map(|ip| SocketAddr::new(ip, to.port()));
+        let with = move |local| [self.bound.get(&local), self.connected.get(&(local, from))];
+        let ids = locals.into_iter().flat_map(with).flatten().flatten().copied();
         ids.filter(move |id| self.is_for(arrival, *id))
-    }
-
-    /// The first socket of [`each`](Demux::each) from place `at` on, and the place behind it.
-    pub fn each_from(&self, arrival: &Arrival, at: usize) -> Option<(Id, usize)> {
-        let ids = self.ports.get(&arrival.to.port())?;
-        let rest = ids.get(at..)?.iter();
-        rest.zip(at + 1..).find(|(id, _)| self.is_for(arrival, **id)).map(|(id, next)| (*id, next))
     }
 
     fn is_for(&self, arrival: &Arrival, id: Id) -> bool {
@@ -296,7 +360,7 @@ mod tests {
         for (id, binding) in (0..).zip(bindings) {
             // Bound first, and connected then.
             demux.bind(id, Binding { remote: None, ..*binding }).unwrap_or_else(|e| panic!("{id}: {e}"));
-            demux.connect(id, binding.local, binding.remote);
+            demux.connect(id, binding.local, binding.remote).unwrap();
         }
         demux
     }
@@ -366,7 +430,7 @@ mod tests {
             assert_eq!(d.is_free(&binding), free, "{binding:?}");
         }
         // Who cannot be bound anew stays as it was, and stands in nobody's way when it is gone.
-        assert_eq!(d.bind(1, bound("0.0.0.0:7")), Err(InUse));
+        assert_eq!(d.bind(1, bound("0.0.0.0:7")), Err(InUse.into()));
         assert_eq!(d.lookup(&arrival("10.0.0.9:1", "10.0.0.1:8")), Some(1));
         assert!(d.remove(0).is_some() && d.remove(0).is_none());
         assert_eq!((d.bind(1, bound("0.0.0.0:7")), d.len()), (Ok(()), 1));
@@ -404,6 +468,46 @@ mod tests {
         assert_eq!(heard, [0, 1, 3]);
     }
 
+    #[test]
+    fn a_user_shares_an_address_with_no_more_sockets_than_he_leaves() {
+        let mut d = Demux::new(5);
+        let of = |whom, text: &str| Binding { reuse_address: true, reuse_port: true, whom, ..bound(text) };
+        let mut next = 0;
+        let mut fill = |d: &mut Demux, whom, locals: &[&str]| {
+            let binds = |local: &&&str| {
+                next += 1;
+                d.bind(next, of(whom, local)).is_ok()
+            };
+            locals.iter().cycle().take(4 * SHARERS).filter(binds).count()
+        };
+        // All of them hear the same group.
+        let half = fill(&mut d, 1, &["0.0.0.0:7", "224.0.0.251:7", "[::]:7"]);
+        assert_eq!(half, SHARERS / 2);
+        assert_eq!([2, 3].map(|whom| fill(&mut d, whom, &["0.0.0.0:7"])), [SHARERS / 4, SHARERS / 8]);
+        let group = arrival("10.0.0.9:1", "224.0.0.251:7");
+        assert_eq!(d.each(&group).count(), SHARERS / 2 + SHARERS / 4 + SHARERS / 8);
+        // Others hear other datagrams, and who is nobody in particular is bounded by nothing.
+        assert_eq!(fill(&mut d, 1, &["0.0.0.0:8"]), SHARERS / 2);
+        assert_eq!(fill(&mut d, 0, &["0.0.0.0:9"]), 4 * SHARERS);
+        // Who has a partner shares with those who have the same one.
+        let (free, pair) = (SHARERS as u32 * 100, Some(addr("10.0.0.9:1")));
+        let connect = |d: &mut Demux, n: u32, remote| {
+            d.bind(free + n, of(1, "0.0.0.0:10")).unwrap();
+            d.connect(free + n, addr("10.0.0.1:10"), remote)
+        };
+        let many = (0..SHARERS as u32).take_while(|n| connect(&mut d, *n, pair).is_ok());
+        assert_eq!(many.count(), SHARERS / 2);
+        for port in 1000..3000 {
+            let partner = SocketAddr::new("10.0.0.9".parse().unwrap(), port);
+            assert_eq!(connect(&mut d, u32::from(port), Some(partner)), Ok(()));
+        }
+        // Who finds no room keeps its partner.
+        let back = (1000..3000).take_while(|n| d.connect(free + n, addr("0.0.0.0:10"), None).is_ok()).count();
+        assert_eq!(back, SHARERS / 2 - 1, "one has no partner yet");
+        let kept = d.binding(free + 1000 + back as u32).unwrap().remote;
+        assert_eq!(kept, Some(addr(&std::format!("10.0.0.9:{}", 1000 + back))));
+    }
+
     fn binding() -> impl Strategy<Value = Binding> {
         let local = prop::sample::select(vec![
             "0.0.0.0:7",
@@ -419,7 +523,7 @@ mod tests {
                 let local = addr(local);
                 let remote = if local.is_ipv4() { "10.0.0.9:1" } else { "[fd00::9]:1" };
                 let remote = (connected && !local.ip().is_unspecified()).then(|| addr(remote));
-                Binding { local, remote, iface, only_v6, reuse_address, reuse_port }
+                Binding { local, remote, iface, only_v6, reuse_address, reuse_port, whom: 0 }
             },
         )
     }
@@ -436,7 +540,7 @@ mod tests {
             let mut d = Demux::new(9);
             for (id, binding) in (0..).zip(&bindings) {
                 if d.bind(id, Binding { remote: None, ..*binding }).is_ok() {
-                    d.connect(id, binding.local, binding.remote);
+                    d.connect(id, binding.local, binding.remote).unwrap();
                 }
             }
             let (from, to) = if v6 {

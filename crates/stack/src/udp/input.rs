@@ -48,10 +48,10 @@ impl Stack {
     #[cold]
     fn take_by_all(&mut self, packet: &Packet<'_>, arrival: &Arrival, payload: &[u8]) {
         let mut taken = false;
-        // The list is not changed meanwhile, but it cannot be borrowed while a socket's queue is written to.
-        let mut at = 0;
-        while let Some((index, next)) = self.demux.each_from(arrival, at) {
-            at = next;
+        // The tables are not changed meanwhile, but they cannot be borrowed while a socket's queue is written to.
+        let mut hearers = core::mem::take(&mut self.hearers);
+        hearers.extend(self.demux.each(arrival));
+        for index in hearers.drain(..) {
             let (_, socket) = self.sockets.at_mut(index);
             let group = arrival.to.ip();
             let joined = packet.reach == Reach::Broadcast
@@ -62,6 +62,7 @@ impl Stack {
                 taken = true;
             }
         }
+        self.hearers = hearers;
         if !taken {
             self.counters.udp_drop_no_socket += 1;
         }

@@ -109,7 +109,8 @@ impl Udp<'_> {
         self.socket().remote
     }
 
-    /// Binds it: to one of our addresses, a group, or the unspecified address, which stands for all. Port 0: one that is free.
+    /// Binds it: to one of our addresses, a group, or the unspecified address, which stands for all. Port 0: one that is free. Of a
+    /// [user](Udp::set_user) [so many](demux::SHARERS) have one address and port at most, if all say that they share it.
     ///
     /// # Errors
     /// [`BindError`].
@@ -137,14 +138,15 @@ impl Udp<'_> {
         if !stack.may_bind(ip, iface) {
             return Err(BindError::NotOurs);
         }
+        let whom = stack.sockets.get(self.id).map_or(0, |socket| socket.whom);
         let binding = Binding {
             iface,
             only_v6: options.only_v6,
             reuse_address: options.reuse_address,
             reuse_port: options.reuse_port,
+            whom,
             ..Binding::new(local)
         };
-        let whom = stack.sockets.get(self.id).map_or(0, |socket| socket.whom);
         let free = stack.config.ephemeral.len().saturating_sub(stack.demux.len());
         if !stack.ports.may_have(whom, usize::from(whom != 0), free) {
             return Err(BindError::NoPort);
@@ -186,24 +188,28 @@ impl Udp<'_> {
             return Err(SendError::Broadcast);
         }
         let local = SocketAddr::new(path.source, local.port());
-        self.stack.demux.connect(id, local, Some(remote));
+        self.stack.demux.connect(id, local, Some(remote)).map_err(BindError::from)?;
         let socket = self.socket();
         (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(given), None, None);
         Ok(())
     }
 
     /// It has no partner any more, and is bound as its owner has bound it: to nothing, where he has not.
-    pub fn disconnect(&mut self) {
+    ///
+    /// # Errors
+    /// [`BindError::Crowded`]: as many sockets as may are bound so without a partner; it keeps its own.
+    pub fn disconnect(&mut self) -> Result<(), BindError> {
         let id = self.id.index();
         let socket = self.socket();
-        (socket.remote, socket.way) = (None, None);
         let (chosen, whom) = (socket.chosen, socket.whom);
-        socket.local = chosen;
         match chosen {
-            Some(local) => self.stack.demux.connect(id, local, None),
+            Some(local) => self.stack.demux.connect(id, local, None)?,
             None if self.stack.demux.remove(id).is_some() => self.stack.ports.take(whom, 1),
             None => {}
         }
+        let socket = self.socket();
+        (socket.local, socket.remote, socket.way) = (chosen, None, None);
+        Ok(())
     }
 
     /// Whether a datagram to `to` finds a way; the socket is bound by that, as by a send. The longest packet of that way.

@@ -607,7 +607,7 @@ pub fn algorithm(value: &Value) -> Result<Algorithm, String> {
 
 fn bind_errno(error: &BindError) -> &'static str {
     match error {
-        BindError::InUse(_) | BindError::NoPort => "EADDRINUSE",
+        BindError::InUse(_) | BindError::Crowded(_) | BindError::NoPort => "EADDRINUSE",
         BindError::NotOurs => "EADDRNOTAVAIL",
         _ => "EINVAL",
     }

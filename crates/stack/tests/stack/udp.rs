@@ -127,7 +127,7 @@ fn whoever_is_connected_hears_of_his_partner_alone() {
     assert_eq!(world.received(0, client), [("10.0.0.2:7".parse().unwrap(), b"!".to_vec())]);
     assert_eq!(world.count(0, "udp_drop_no_socket"), 2);
     // The port was nobody's choice: it is given back.
-    world.udp(0, client).disconnect();
+    world.udp(0, client).disconnect().unwrap();
     assert_eq!((world.udp(0, client).local(), world.udp(0, client).remote()), (None, None));
     world.udp(2, third).send(b"now", Some(local)).unwrap();
     world.millis(10);
@@ -136,7 +136,7 @@ fn whoever_is_connected_hears_of_his_partner_alone() {
     let any = world.udp(0, client).bind("0.0.0.0:9".parse().unwrap()).unwrap();
     world.udp(0, client).connect("10.0.0.2:7".parse().unwrap()).unwrap();
     assert_eq!(world.udp(0, client).local(), Some("10.0.0.1:9".parse().unwrap()));
-    world.udp(0, client).disconnect();
+    world.udp(0, client).disconnect().unwrap();
     assert_eq!(world.udp(0, client).local(), Some(any));
     world.udp(2, third).send(b"now", Some("10.0.0.1:9".parse().unwrap())).unwrap();
     world.millis(10);

@@ -162,8 +162,7 @@ impl Hub {
             return self.connect_ping(stack, key, to);
         }
         let Some(to) = to else {
-            stack.udp(socket.id).ok_or(libc::EBADF)?.disconnect();
-            return Ok(());
+            return stack.udp(socket.id).ok_or(libc::EBADF)?.disconnect().map_err(errno::bind);
         };
         socket.bind_for(stack)?;
         let mut udp = stack.udp(socket.id).ok_or(libc::EBADF)?;

@@ -6,6 +6,7 @@ use bypath_stack::iface::Offload;
 use bypath_stack::socket::{BindError, SocketError};
 use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError};
 use bypath_stack::tcp::{Failure, Options};
+use bypath_stack::udp::demux::{Crowded, SHARERS};
 use std::net::SocketAddr;
 
 #[test]
@@ -123,6 +124,26 @@ fn sockets_that_share_a_port_share_who_calls() {
     let counts: Vec<_> = counts.collect();
     assert_eq!(counts.iter().sum::<usize>(), 100);
     assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+}
+
+#[test]
+fn a_user_shares_a_port_with_no_more_listeners_than_he_leaves() {
+    let mut world = World::new(1, 1);
+    let stack = &mut world.hosts[0].stack;
+    let mut listens = |user, local: &str| {
+        let id = stack.open_tcp().unwrap();
+        let mut socket = stack.tcp(id).unwrap();
+        socket.set_user(user);
+        socket.set_options(Options { reuse_port: true, ..Options::default() });
+        socket.bind(local.parse().unwrap()).unwrap();
+        let crowded = Err(ListenError::Bind(Crowded.into()));
+        let listens = socket.listen(1);
+        assert!(listens.is_ok() || listens == crowded, "{listens:?}");
+        listens.is_ok()
+    };
+    let mut count = |user, local| (0..SHARERS + 10).filter(|_| listens(user, local)).count();
+    assert_eq!(count(7, "0.0.0.0:80"), SHARERS / 2);
+    assert_eq!([count(8, "0.0.0.0:80"), count(7, "0.0.0.0:81")], [SHARERS / 4, SHARERS / 2]);
 }
 
 #[test]
