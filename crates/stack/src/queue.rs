@@ -116,6 +116,19 @@ impl<M> Queue<M> {
         self.places.is_empty()
     }
 
+    /// Octets of memory that it has.
+    #[inline]
+    pub fn memory(&self) -> usize {
+        self.octets.len() + self.places.capacity() * size_of::<Place<M>>()
+    }
+
+    /// Gives its memory back, if there is none in it.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            (self.places, self.octets) = (VecDeque::new(), Vec::new());
+        }
+    }
+
     /// Octets of the bound that are left.
     pub const fn free(&self) -> usize {
         self.most.saturating_sub(self.used)

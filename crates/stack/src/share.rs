@@ -17,8 +17,14 @@ impl Shares {
     /// one alone has half of it at most, two who both take what they can a third each, or a half and a quarter.
     #[inline]
     pub fn may_have(&self, whom: Whom, more: usize, free: usize) -> bool {
-        let own = if whom == 0 { 0 } else { self.of.get(whom as usize).copied().unwrap_or(0) };
+        let own = if whom == 0 { 0 } else { self.of(whom) };
         own + more <= free
+    }
+
+    /// What he has; who is nobody in particular has nothing that counts.
+    #[inline]
+    pub fn of(&self, whom: Whom) -> usize {
+        self.of.get(whom as usize).copied().unwrap_or(0)
     }
 
     /// He has so much more.

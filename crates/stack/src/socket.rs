@@ -290,6 +290,12 @@ pub(crate) struct Sockets {
     free: Vec<u32>,
 }
 
+/// Octets of a datagram that a socket without one has room for, however many its user has: most that are asked for, such as a name server's, are not longer.
+const SMALL: usize = 2048;
+
+/// A user whose queues have more memory than this part of his share gets it back from each that is empty.
+const KEPT: usize = 8;
+
 /// What a datagram that is to be sent counts beside its octets.
 pub(crate) const OVERHEAD: usize = 64;
 
@@ -424,6 +430,9 @@ impl Stack {
         if self.demux.remove(id.index).is_some() {
             self.ports.take(socket.whom, 1);
         }
+        if socket.kind == Kind::Udp {
+            self.unread.take(socket.whom, socket.receive.memory());
+        }
         if let Kind::Raw(protocol) = socket.kind {
             self.raw.remove(protocol, id.index);
         }
@@ -451,8 +460,21 @@ impl Stack {
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, datagram: Datagram, octets: &[u8]) -> bool {
         let (id, socket) = self.sockets.at_mut(index);
+        let queue = &mut socket.receive;
         let fits = match &mut socket.inbox {
-            None => socket.receive.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok(),
+            // Nobody in particular, and what one socket has for several users.
+            None if socket.whom == 0 || socket.kind != Kind::Udp => {
+                queue.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok()
+            }
+            None => {
+                let (whom, before) = (socket.whom, queue.memory());
+                let may = queue.is_empty() && octets.len() <= SMALL
+                    || self.unread.of(whom) < self.tcp.users.left_for_datagrams(whom);
+                let fits =
+                    may && queue.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok();
+                self.unread.add(whom, queue.memory() - before);
+                fits
+            }
             Some(inbox) => inbox.take(&datagram, octets),
         };
         if fits {
@@ -461,6 +483,33 @@ impl Stack {
             socket.dropped += 1;
         }
         fits
+    }
+}
+
+impl Stack {
+    /// A user whose memory for what he has not received is counted wrongly, by his place.
+    pub(crate) fn wrong_unread(&self) -> Option<Whom> {
+        let sockets = || self.sockets.slots.iter().filter_map(|slot| slot.socket.as_ref());
+        let memory = |whom: Whom| {
+            let own = sockets().filter(|socket| socket.whom == whom && socket.kind == Kind::Udp);
+            own.map(|socket| socket.receive.memory()).sum::<usize>()
+        };
+        (1..=self.whoms.len() as Whom).find(|whom| memory(*whom) != self.unread.of(*whom))
+    }
+
+    /// The first datagram of a UDP socket is forgotten. Of a user who has much memory none is kept for what is still to come.
+    #[inline]
+    pub(crate) fn received(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.receive.pop();
+        let whom = socket.whom;
+        if whom != 0
+            && socket.receive.is_empty()
+            && self.unread.of(whom) > self.tcp.users.datagram_octets() / KEPT
+        {
+            self.unread.take(whom, socket.receive.memory());
+            socket.receive.shrink();
+        }
     }
 }
 

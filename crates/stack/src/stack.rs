@@ -110,6 +110,8 @@ pub struct Stack {
     pub(crate) sockets: Sockets,
     /// Ports of UDP that sockets of users have.
     pub(crate) ports: Shares,
+    /// Octets of memory of UDP sockets' queues of what they have not received.
+    pub(crate) unread: Shares,
     /// Places of users.
     pub(crate) whoms: BTreeMap<u32, Whom>,
     pub(crate) demux: Demux,
@@ -166,6 +168,7 @@ impl Stack {
             waiting_octets: 0,
             waiting: Shares::default(),
             ports: Shares::default(),
+            unread: Shares::default(),
             whoms: BTreeMap::new(),
             spare: Vec::new(),
             behind: None,

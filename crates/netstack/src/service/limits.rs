@@ -189,6 +189,7 @@ impl Users {
             caller_octets: self.octets / 4,
             orphan_octets: self.octets / 2,
             orphans: self.sockets,
+            datagram_octets: self.octets,
         }
     }
 

@@ -601,11 +601,11 @@ impl Socket {
         Way::More
     }
 
-    /// Octets of it that the stack holds.
+    /// Octets of it that the stack holds, or that are kept for it.
     pub fn count(&self, stack: &mut Stack) -> usize {
-        if let Some(mut udp) = stack.udp(self.id) {
-            let (unread, unsent) = udp.queued();
-            return unread + unsent;
+        if let Phase::Datagrams(of) = &self.phase {
+            let (unread, unsent) = stack.udp(self.id).map_or((0, 0), |mut udp| udp.queued());
+            return unread + unsent + of.kept();
         }
         stack.tcp(self.id).map_or(0, |mut tcp| tcp.unread() + tcp.unacknowledged())
     }

@@ -2,6 +2,7 @@
 
 use crate::datagrams::{Dgram, kernels};
 use crate::program::Program;
+use crate::rings::until;
 use crate::{LONGEST, Running, at, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::datagram::{Header, Kind};
@@ -88,6 +89,84 @@ users! {
         kernel.send_to(b"all", at("239.9.0.1:5353")).expect("sent");
         for socket in [&hogs[1], &hogs[bound], &honest] {
             assert_eq!(socket.headed_or_naked().1, b"all");
+        }
+    }
+}
+
+/// Octets that wait for this user, as the service tells them.
+fn waiting(running: &Running, uid: u32) -> usize {
+    let service = running.query("service").remove(0);
+    let users = service["users"].as_array().expect("users");
+    let row = users.iter().find(|row| row["uid"] == uid).expect("the user");
+    row["octets"].as_u64().expect("a number") as usize
+}
+
+users! {
+    fn one_datagram_for_many_sockets_is_no_more_for_all_of_them_than_their_user_may_have() {
+        const OCTETS: usize = 1 << 20;
+        let change = |settings: &mut Settings| {
+            for_hog(settings);
+            settings.octets_per_user = OCTETS;
+        };
+        let running = Running::with(change, Config::default());
+        let (hog, other) = (Program::of(&running.path, HOG), running.program());
+        let listens = |program| {
+            let socket = Dgram::new(program, false);
+            assert_eq!(socket.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()), 0);
+            socket.bind("0.0.0.0:5000").expect("a port");
+            assert_eq!(join(&socket, false, 1), 0);
+            socket
+        };
+        let hogs: Vec<_> = (0..200).map(|_| listens(&hog)).collect();
+        let honest = listens(&other);
+        // What he sends comes back to all of them at once, until it is more than fits into their pairs.
+        let sender = Dgram::new(&hog, false);
+        let sends = || {
+            let group = Header::datagram(Address(Some(at("239.9.0.1:5000"))));
+            (0..50).for_each(|_| sender.say(&group, &[7; 1000]));
+            waiting(&running, HOG)
+        };
+        until(|| (sends() > OCTETS / 4).then_some(()));
+        let most = (0..10).map(|_| sends()).max().expect("ten");
+        // Small ones, for sockets that have none, come beside it.
+        assert!(most < OCTETS + OCTETS / 4, "{most}");
+        // What another one's hears comes all the same, and who reads hears again.
+        let (kernel, _) = kernels("10.9.0.1:0");
+        for socket in [&honest].into_iter().chain(&hogs) {
+            until(|| {
+                kernel.send_to(b"new", at("239.9.0.1:5000")).expect("sent");
+                let records = std::iter::from_fn(|| socket.is_readable(5).then(|| socket.headed_or_naked().1));
+                records.take(1000).any(|octets| octets == b"new").then_some(())
+            });
+        }
+    }
+}
+
+users! {
+    fn what_a_long_receive_buffer_holds_counts_for_its_user() {
+        const LEN: usize = 1000;
+        const COUNT: u32 = 800;
+        let running = Running::with(for_hog, Config::default());
+        let hog = Program::of(&running.path, HOG);
+        let socket = Dgram::new(&hog, false);
+        assert_eq!(socket.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &(1i32 << 20).to_ne_bytes()), 0);
+        let to = socket.bind("10.9.0.2:0").expect("a port");
+        let (kernel, _) = kernels("10.9.0.1:0");
+        // As many as SO_RCVBUF has room for; each is there before the next one comes.
+        let came = || {
+            let rows = running.query("stats");
+            let row = rows.into_iter().find(|row| row["name"] == "udp_delivered");
+            row.expect("a count")["value"].as_u64().expect("a number")
+        };
+        for n in 0..COUNT {
+            kernel.send_to(&[&n.to_ne_bytes()[..], &vec![0; LEN - 4]].concat(), to).expect("sent");
+            until(|| (came() > u64::from(n)).then_some(()));
+        }
+        let waits = waiting(&running, HOG);
+        // The pair holds no more than that of one who set nothing.
+        assert!(waits > COUNT as usize * LEN - 212_992, "{waits}");
+        for n in 0..COUNT {
+            assert_eq!(socket.headed_or_naked().1[..4], n.to_ne_bytes());
         }
     }
 }

@@ -27,6 +27,9 @@ pub struct Share {
     /// Connections that he has closed and that are not over: beyond, and beyond a fourth of [`Config::orphans`](super::Config::orphans), a close
     /// is a reset.
     pub orphans: usize,
+    /// Octets of memory for datagrams that his UDP sockets have not received, with those in the buffers of his connections: beyond, what comes is lost,
+    /// but for a small one for each socket that has none.
+    pub datagram_octets: usize,
 }
 
 impl Share {
@@ -37,6 +40,7 @@ impl Share {
         caller_octets: usize::MAX,
         orphan_octets: usize::MAX,
         orphans: usize::MAX,
+        datagram_octets: usize::MAX,
     };
 
     /// The same, as far as one alone may have it.
@@ -148,6 +152,18 @@ impl Users {
     #[inline]
     pub fn held(&self, whom: Whom) -> &Held {
         &self.held[whom as usize]
+    }
+
+    /// Octets of memory that the datagrams of a user may have beside his connections.
+    #[inline]
+    pub fn left_for_datagrams(&self, whom: Whom) -> usize {
+        let held = self.held.get(whom as usize).map_or(0, |held| held.octets);
+        self.share.datagram_octets.saturating_sub(held)
+    }
+
+    /// The same, where he had no connections.
+    pub const fn datagram_octets(&self) -> usize {
+        self.share.datagram_octets
     }
 
     /// Changes what one has.

@@ -8,7 +8,7 @@ use alloc::string::String;
 
 impl Stack {
     /// What contradicts itself in the state of the connections, if something does: sequence numbers, windows, what buffers hold, and
-    /// that whoever waits for something is woken. It looks at all of them.
+    /// that whoever waits for something is woken; and in what is counted of datagrams that were not received. It looks at all of them.
     #[doc(hidden)]
     pub fn contradiction(&self) -> Option<String> {
         let entries = || (0..self.tcp.places()).filter_map(|index| self.tcp.entry(index));
@@ -25,6 +25,9 @@ impl Stack {
         ];
         if let Some(wrong) = self.tcp.wrong_user() {
             return Some(wrong);
+        }
+        if let Some(whom) = self.wrong_unread() {
+            return Some(format!("what user {whom} has not received is counted wrongly"));
         }
         let (what, found, counted) = sums.into_iter().find(|(_, found, counted)| found != counted)?;
         Some(format!("{what}: {found} found, {counted} counted"))

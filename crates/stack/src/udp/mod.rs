@@ -83,7 +83,11 @@ impl Udp<'_> {
         let whom = self.stack.whom(user);
         let socket = self.socket();
         if socket.groups.is_empty() && socket.local.is_none() {
-            (socket.whom, socket.way) = (whom, None);
+            let before = core::mem::replace(&mut socket.whom, whom);
+            socket.way = None;
+            let memory = socket.receive.memory();
+            self.stack.unread.take(before, memory);
+            self.stack.unread.add(whom, memory);
         }
     }
 
@@ -236,7 +240,7 @@ impl Udp<'_> {
         let len = octets.len();
         let fits = len.min(room.len());
         room[..fits].copy_from_slice(&octets[..fits]);
-        self.socket().receive.pop();
+        self.stack.received(self.id);
         Ok(Received { len, datagram })
     }
 

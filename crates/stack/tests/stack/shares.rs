@@ -5,8 +5,8 @@ use crate::world::World;
 use bypath_stack::config::Config;
 use bypath_stack::group::NoGroup;
 use bypath_stack::neighbor;
-use bypath_stack::socket::SocketId;
-use bypath_stack::tcp::State;
+use bypath_stack::socket::{Options, SocketId};
+use bypath_stack::tcp::{Share, State};
 use bypath_wire::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -28,7 +28,11 @@ fn of(world: &mut World, user: u32, local: &str) -> SocketId {
 }
 
 fn sends(world: &mut World, socket: SocketId, octets: &[u8], to: &str) {
-    let _ = world.udp(0, socket).send(octets, Some(to.parse().unwrap()));
+    sends_of(world, 0, socket, octets, to);
+}
+
+fn sends_of(world: &mut World, host: usize, socket: SocketId, octets: &[u8], to: &str) {
+    let _ = world.udp(host, socket).send(octets, Some(to.parse().unwrap()));
 }
 
 #[test]
@@ -177,6 +181,49 @@ fn a_user_is_in_no_more_groups_than_he_leaves_and_hears_of_others() {
     let of_other = (120..140).filter(|n| joins(&mut world, honest, *n).is_ok()).count();
     assert_eq!(of_other, 2, "eight of fifteen");
     assert_eq!(joins(&mut world, honest, 140), full);
+}
+
+#[test]
+fn what_a_user_does_not_receive_has_a_bound_for_all_of_his_sockets() {
+    const OCTETS: usize = 1 << 20;
+    let mut world = World::with(2, 1, &Config::default(), Default::default(), 1500);
+    world.hosts[0].stack.set_share(Share { datagram_octets: OCTETS, ..Share::ALL });
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    let hears = |world: &mut World, user| {
+        let id = world.hosts[0].stack.open_udp().unwrap();
+        let mut udp = world.udp(0, id);
+        udp.set_options(Options { reuse_address: true, ..Options::default() });
+        udp.set_user(user);
+        udp.bind("0.0.0.0:7".parse().unwrap()).unwrap();
+        udp.join(now, iface, "239.0.0.1".parse().unwrap()).unwrap();
+        id
+    };
+    let hogs: Vec<_> = (0..100).map(|_| hears(&mut world, HOG)).collect();
+    let honest = hears(&mut world, HONEST);
+    let from = world.bound(1, "0.0.0.0:9");
+    let sends = |world: &mut World, octets: &[u8]| {
+        sends_of(world, 1, from, octets, "239.0.0.1:7");
+        world.millis(1);
+    };
+    (0..200).for_each(|_| sends(&mut world, &[1; 1000]));
+    let waits = |world: &mut World| hogs.iter().map(|id| world.udp(0, *id).queued().0).sum::<usize>();
+    // Memory for what is still to come is part of it; it is taken twice as much at a time.
+    assert!((OCTETS / 2..OCTETS).contains(&waits(&mut world)), "{}", waits(&mut world));
+    assert_eq!(world.received(0, honest).len(), 200, "another user has as much for himself");
+    // One that has nothing hears a small one yet, and long ones when the others have less.
+    let late = hears(&mut world, HOG);
+    for len in [2049, 2048, 2048] {
+        sends(&mut world, &vec![2; len]);
+    }
+    let small = world.received(0, late);
+    assert_eq!((small.len(), small[0].1.len()), (1, 2048));
+    hogs[..50].iter().for_each(|id| drop(world.received(0, *id)));
+    hogs[50..].iter().for_each(|id| world.hosts[0].stack.close(*id));
+    for _ in 0..10 {
+        sends(&mut world, &[3; 9000]);
+        assert!(hogs[..50].iter().all(|id| world.received(0, *id).len() == 1));
+    }
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
 }
 
 #[test]

@@ -34,6 +34,8 @@ const BURST: usize = 212_992;
 const BEFORE: usize = 1 << 20;
 /// What a pair's buffer has at least, as it is set: the kernel doubles it, and one record has to go in.
 pub const LEAST_BUFFER: i32 = RECORD as i32;
+/// At most: it is the kernel's memory, and twice as much is what it has if nothing is set, Linux's net.core.wmem_default.
+pub const MOST_BUFFER: i32 = 106_496;
 
 /// What a socket of datagrams has beside what the stack keeps.
 #[derive(Debug, Default)]
@@ -62,8 +64,13 @@ impl Datagrams {
         Box::new(Datagrams { ping, ..Datagrams::default() })
     }
 
-    fn keep(&mut self, partner: SocketAddr, record: &[u8]) {
-        if self.waiting + record.len() > BEFORE {
+    /// Octets that wait for their old partner.
+    pub const fn kept(&self) -> usize {
+        self.waiting
+    }
+
+    fn keep(&mut self, partner: SocketAddr, record: &[u8], most: usize) {
+        if self.waiting + record.len() > most {
             self.dropped += 1;
             return;
         }
@@ -175,9 +182,15 @@ impl Hub {
     fn keep_before(&mut self, stack: &mut Stack, key: Key) {
         let mut room = std::mem::take(&mut self.record);
         room.resize(RECORD, 0);
+        // Of a user who has more octets than he may nothing is kept.
+        let full = self.sockets.get(key).is_some_and(|socket| self.is_full(stack, socket.uid));
         let Some(socket) = self.sockets.get_mut(key) else { return };
         let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
-        if socket.keep_before(stack, near, &mut room) {
+        let kept = socket.keep_before(stack, near, &mut room, if full { 0 } else { BEFORE });
+        let (uid, octets) = (socket.uid, socket.count(stack));
+        let before = std::mem::replace(&mut socket.counted, octets);
+        self.users.count(uid, before, octets);
+        if kept {
             self.activate(key);
         }
         self.list_mail(key);
@@ -321,7 +334,13 @@ impl Socket {
     }
 
     /// What waits in the pair is taken out and kept for the partner that it was sent to. True: there is something.
-    fn keep_before(&mut self, stack: &mut Stack, near: Option<&Neighbour>, room: &mut [u8]) -> bool {
+    fn keep_before(
+        &mut self,
+        stack: &mut Stack,
+        near: Option<&Neighbour>,
+        room: &mut [u8],
+        most: usize,
+    ) -> bool {
         let Some(partner) = self.ends(stack).1 else { return false };
         // What was written before this question is there, whether the kernel has told of it or not.
         self.is.pair_news = true;
@@ -329,7 +348,7 @@ impl Socket {
         for _ in 0..MOST_BEFORE {
             let Next::Record(len) = self.next_of_both(near, room) else { break };
             if let Some(of) = self.datagrams() {
-                of.keep(partner, &room[..len]);
+                of.keep(partner, &room[..len], most);
             }
         }
         let kept = self.datagrams().is_some_and(|of| !of.before.is_empty());
@@ -428,12 +447,16 @@ impl Socket {
 
     /// Of a user who has more octets than he may nothing waits here.
     fn bound(&mut self, stack: &mut Stack, full: bool) {
-        self.is.held = full && self.counted >= super::stream::OWN;
+        // Of SO_RCVBUF, as it is told, what the pair does not have.
+        let rest = 2 * (self.wishes.buffers.1 as usize).saturating_sub(MOST_BUFFER as usize);
+        // What is kept for an old partner gets less by being sent.
+        let kept = self.datagrams().map_or(0, |of| of.kept());
+        self.is.held = full && self.counted.saturating_sub(kept) >= super::stream::OWN;
         if let Some(mut udp) = stack.udp(self.id) {
             udp.set_receive_octets(match (full, self.is.pair_out) {
                 (true, _) => 0,
-                (false, false) => WAITING,
-                (false, true) => BURST,
+                (false, false) => WAITING + rest,
+                (false, true) => BURST.max(WAITING + rest),
             });
         }
     }

@@ -1,6 +1,6 @@
 //! setsockopt(2) and getsockopt(2) of sockets of datagrams. docs/netstack-service.md has the table.
 
-use super::{Datagrams, LEAST_BUFFER};
+use super::{Datagrams, LEAST_BUFFER, MOST_BUFFER};
 use crate::Engine;
 use crate::service::model::{self, Kind};
 use crate::service::options::cut;
@@ -296,8 +296,10 @@ impl Of<'_> {
             (SOL, libc::SO_RCVBUF) => {
                 let octets = u32::try_from(n).map_or(MOST, |n| n.clamp(1152, MOST as u32) as i32);
                 self.socket.wishes.buffers.1 = octets as u32;
+                // The rest waits in the stack, where it counts as the user's.
+                let octets = octets.clamp(LEAST_BUFFER, MOST_BUFFER);
                 let end = self.socket.end.as_fd();
-                pair::set_send_buffer(end, octets.max(LEAST_BUFFER)).map_err(|e| e.raw_os_error())
+                pair::set_send_buffer(end, octets).map_err(|e| e.raw_os_error())
             }
             (SOL, SO_BINDTOIFINDEX) => {
                 let iface = self.iface(u32::try_from(n).map_err(|_| libc::EINVAL)?)?;
