@@ -1,6 +1,7 @@
 //! What sockets of all users of a stack have together: nobody has more of it than he leaves the others.
 
 use crate::Stack;
+use crate::time::Instant;
 use alloc::vec::Vec;
 
 /// Whose a socket is: the place of a user. 0: nobody's in particular.
@@ -51,6 +52,36 @@ impl Shares {
         {
             *own -= less;
         }
+    }
+}
+
+/// Copies of datagrams to groups and to everybody that all sockets of a user get at one time, at most: each of them is some work, and who sends one
+/// pays for one.
+pub(crate) const COPIES: u32 = 4096;
+
+/// Copies that users have got.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    at: Instant,
+    of: Vec<u32>,
+}
+
+impl Copies {
+    /// Whether a socket of his may have one more now. Who is nobody in particular may have as many as there are.
+    pub fn may_have(&mut self, now: Instant, whom: Whom) -> bool {
+        if whom == 0 {
+            return true;
+        }
+        if core::mem::replace(&mut self.at, now) != now {
+            self.of.clear();
+        }
+        if self.of.len() <= whom as usize {
+            self.of.resize(whom as usize + 1, 0);
+        }
+        let own = &mut self.of[whom as usize];
+        let may = *own < COPIES;
+        *own += u32::from(may);
+        may
     }
 }
 

@@ -15,7 +15,7 @@ use crate::prefix::Prefix;
 use crate::random::Random;
 use crate::raw::Raws;
 use crate::route::{Metrics, NoRoute, Route, Routes};
-use crate::share::{Shares, Whom};
+use crate::share::{Copies, Shares, Whom};
 use crate::socket::{SocketId, Sockets};
 use crate::tcp::table::Table;
 use crate::time::{Instant, sooner};
@@ -133,6 +133,8 @@ pub struct Stack {
     /// A datagram made of fragments, and the packet of its first one, while they are looked into.
     pub(crate) whole: (Vec<u8>, Vec<u8>),
     looped: Vec<u8>,
+    /// Copies of datagrams to many that users have got.
+    pub(crate) copies: Copies,
     /// Memory for the sockets that a datagram to many is for.
     pub(crate) hearers: Vec<u32>,
 }
@@ -174,6 +176,7 @@ impl Stack {
             behind: None,
             whole: (Vec::new(), Vec::new()),
             looped: Vec::new(),
+            copies: Copies::default(),
             hearers: Vec::new(),
             identifiers: Random::new(secret),
             random,

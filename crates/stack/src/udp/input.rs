@@ -52,6 +52,12 @@ impl Stack {
         let mut hearers = core::mem::take(&mut self.hearers);
         hearers.extend(self.demux.each(arrival));
         for index in hearers.drain(..) {
+            let whom = self.demux.binding(index).map_or(0, |binding| binding.whom);
+            if !self.copies.may_have(packet.now, whom) {
+                self.counters.udp_drop_queue_full += 1;
+                taken = true;
+                continue;
+            }
             let (_, socket) = self.sockets.at_mut(index);
             let group = arrival.to.ip();
             let joined = packet.reach == Reach::Broadcast

@@ -227,6 +227,32 @@ fn what_a_user_does_not_receive_has_a_bound_for_all_of_his_sockets() {
 }
 
 #[test]
+fn sockets_of_a_user_get_so_many_copies_at_one_time_and_others_get_theirs() {
+    let mut world = World::with(1, 1, &Config::default(), Default::default(), 1500);
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    let hears = |world: &mut World, user| {
+        let id = world.hosts[0].stack.open_udp().unwrap();
+        let mut udp = world.udp(0, id);
+        udp.set_options(Options { reuse_address: true, ..Options::default() });
+        udp.set_user(user);
+        udp.bind("0.0.0.0:7".parse().unwrap()).unwrap();
+        udp.join(now, iface, "239.0.0.1".parse().unwrap()).unwrap();
+        id
+    };
+    let hogs: Vec<_> = (0..100).map(|_| hears(&mut world, HOG)).collect();
+    let honest = hears(&mut world, HONEST);
+    let from = of(&mut world, HOG, "0.0.0.0:9");
+    for _ in 0..2 {
+        (0..200).for_each(|_| sends(&mut world, from, b"x", "239.0.0.1:7"));
+        let now = world.now();
+        world.hosts[0].stack.handle_timeout(now);
+        let copies: usize = hogs.iter().map(|id| world.received(0, *id).len()).sum();
+        assert_eq!((copies, world.received(0, honest).len()), (4096, 200));
+        world.millis(1);
+    }
+}
+
+#[test]
 fn whoever_has_many_ports_leaves_others_some() {
     let mut world =
         World::with(1, 1, &Config { ephemeral: 50_000..=50_099, ..config() }, Default::default(), 1500);
