@@ -20,11 +20,22 @@ const LEAST_V6: u32 = 1280;
 /// What is known of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Octets of packets that get there.
+    /// Octets of datagrams that get there.
     pub mtu: Option<u32>,
+    /// The same of packets of connections.
+    pub segments: Option<u32>,
     /// The router to take on this interface.
     pub via: Option<(IfaceId, IpAddr)>,
     learnt: Instant,
+}
+
+/// Whose packets are taken to be too long, as some were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Narrows {
+    /// Those of datagrams: nothing but an address and a port tells the error from one that somebody made up.
+    Datagrams,
+    /// Those of connections as well: the error names a sequence number that is under way.
+    All,
 }
 
 /// All of them.
@@ -51,14 +62,21 @@ impl Destinations {
     }
 
     /// Longer packets than this do not get there; true: that is news.
-    pub fn narrow(&mut self, now: Instant, to: IpAddr, mtu: u32) -> bool {
+    pub fn narrow(&mut self, now: Instant, to: IpAddr, mtu: u32, whose: Narrows) -> bool {
         let mtu = mtu.max(if to.is_ipv4() { LEAST_V4 } else { LEAST_V6 });
         let Some(known) = self.learn(now, to) else { return false };
-        let news = known.mtu.is_none_or(|before| mtu < before);
-        if news {
-            known.mtu = Some(mtu);
+        let narrower = |before: &mut Option<u32>| {
+            let news = before.is_none_or(|before| mtu < before);
+            if news {
+                *before = Some(mtu);
+            }
+            news
+        };
+        let news = narrower(&mut known.mtu);
+        match whose {
+            Narrows::Datagrams => news,
+            Narrows::All => narrower(&mut known.segments) || news,
         }
-        news
     }
 
     /// Another router leads there.
@@ -66,6 +84,15 @@ impl Destinations {
         if let Some(known) = self.learn(now, to) {
             known.via = Some((iface, via));
         }
+    }
+
+    /// No destination is reached by this router any more; true: some were.
+    pub fn forget_router(&mut self, iface: IfaceId, router: IpAddr) -> bool {
+        let mut some = false;
+        for known in self.known.values_mut() {
+            some |= known.via.take_if(|via| *via == (iface, router)).is_some();
+        }
+        some
     }
 
     /// Destinations that made room for others since the last call.
@@ -114,7 +141,7 @@ impl Destinations {
             }
             self.order.push_back((now, to));
         }
-        let new = Destination { mtu: None, via: None, learnt: now };
+        let new = Destination { mtu: None, segments: None, via: None, learnt: now };
         Some(self.known.entry(to).or_insert(new))
     }
 
@@ -141,24 +168,35 @@ mod tests {
     #[test]
     fn a_path_only_gets_narrower_down_to_a_bound_until_it_is_forgotten() {
         let mut d = Destinations::new(10, 1);
-        assert!(d.narrow(sec(0), host(1), 1400) && !d.narrow(sec(5), host(1), 1450));
-        assert!(d.narrow(sec(5), host(1), 68) && !d.narrow(sec(6), host(1), 100));
+        let all = Narrows::All;
+        assert!(d.narrow(sec(0), host(1), 1400, all) && !d.narrow(sec(5), host(1), 1450, all));
+        assert!(d.narrow(sec(5), host(1), 68, all) && !d.narrow(sec(6), host(1), 100, all));
         assert_eq!(d.get(host(1)).and_then(|d| d.mtu), Some(LEAST_V4));
         d.redirect(sec(7), host(1), IfaceId(1), host(9));
         assert_eq!(d.poll_timeout(), Some(sec(600)));
         assert!(!d.forget(sec(599)) && d.forget(sec(600)) && d.is_empty());
-        assert!(d.narrow(sec(601), "2001:db8::1".parse().unwrap(), 576));
+        assert!(d.narrow(sec(601), "2001:db8::1".parse().unwrap(), 576, all));
         assert_eq!(d.get("2001:db8::1".parse().unwrap()).and_then(|d| d.mtu), Some(1280));
+    }
+
+    #[test]
+    fn what_is_said_of_datagrams_is_not_taken_to_be_of_connections() {
+        let mut d = Destinations::new(10, 1);
+        let known = |d: &Destinations| d.get(host(1)).map(|d| (d.mtu, d.segments));
+        assert!(d.narrow(sec(0), host(1), 1000, Narrows::Datagrams));
+        assert_eq!(known(&d), Some((Some(1000), None)));
+        assert!(d.narrow(sec(0), host(1), 1200, Narrows::All));
+        assert_eq!(known(&d), Some((Some(1000), Some(1200))));
     }
 
     #[test]
     fn the_oldest_makes_room() {
         let mut d = Destinations::new(3, 1);
         for n in 0..1000 {
-            d.narrow(sec(u64::from(n)), host(n), 1000);
+            d.narrow(sec(u64::from(n)), host(n), 1000, Narrows::All);
             assert!(d.len() <= 3 && d.order.len() <= 3);
         }
         assert!(d.get(host(996)).is_none() && d.get(host(997)).is_some());
-        assert!(!Destinations::new(0, 1).narrow(sec(0), host(1), 1000));
+        assert!(!Destinations::new(0, 1).narrow(sec(0), host(1), 1000, Narrows::All));
     }
 }

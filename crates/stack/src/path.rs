@@ -16,7 +16,7 @@ pub struct Path {
     pub next_hop: IpAddr,
     /// From this address of ours.
     pub source: IpAddr,
-    /// Octets of a packet that get there.
+    /// Octets of a packet that get there; of a connection's it may be more.
     pub mtu: u32,
     /// Whom it reaches.
     pub reach: Reach,
@@ -92,10 +92,22 @@ impl Stack {
             Some(source) => source,
             None => self.select_source(to, iface).ok_or(Unreachable::Source)?,
         };
-        let known = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(u32::MAX);
-        let told = self.routes.metrics(to).mtu.map_or(u32::MAX, |mtu| mtu.max(LEAST_MTU.into()));
-        let mtu = known.min(told).min(out.mtu(to.is_ipv6()));
+        let mtu = self.narrowest(iface, to, self.destinations.get(to).and_then(|d| d.mtu));
         Ok(Path { iface, next_hop, source, mtu, reach })
+    }
+
+    /// Octets of a connection's packet that get there.
+    pub(crate) fn segment_mtu(&self, path: &Path, to: IpAddr) -> u32 {
+        match path.reach {
+            Reach::Own => path.mtu,
+            _ => self.narrowest(path.iface, to, self.destinations.get(to).and_then(|d| d.segments)),
+        }
+    }
+
+    /// What is known of a destination, what the routes say of it, and what the link carries: the least of them.
+    fn narrowest(&self, iface: IfaceId, to: IpAddr, known: Option<u32>) -> u32 {
+        let told = self.routes.metrics(to).mtu.map_or(u32::MAX, |mtu| mtu.max(LEAST_MTU.into()));
+        known.unwrap_or(u32::MAX).min(told).min(self.ifaces[iface.at()].mtu(to.is_ipv6()))
     }
 
     /// Interface and neighbour, and the source that the route says.

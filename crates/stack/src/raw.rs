@@ -2,21 +2,48 @@
 
 use crate::Stack;
 use crate::egress::{Fragmentation, Kind as Out, Outgoing};
+use crate::icmp::quoted::Quoted;
 use crate::iface::IfaceId;
 use crate::ingress::Packet;
 use crate::path::Reach;
 use crate::socket::{
     Datagram, Kind, OVERHEAD, Options, ReceiveError, Received, SendError, Socket, SocketId, TooMany, scoped,
 };
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bypath_wire::meta::ChecksumState;
 use bypath_wire::{Addresses, IpProtocol, icmpv6};
 use core::net::{IpAddr, SocketAddr};
 
+/// Packets that are remembered for the errors about them; those of the last round-trip time or so.
+const REMEMBERED: usize = 256;
+/// Octets of each: as many as every error quotes (RFC 792). Of an echo request these are its identifier, number and checksum.
+const BEGINNING: usize = 8;
+
 /// Raw sockets by protocol.
 #[derive(Debug, Default)]
 pub(crate) struct Raws {
     by: Vec<(IpProtocol, u32)>,
+    /// What they sent last.
+    sent: VecDeque<Sent>,
+}
+
+/// A packet that was sent, as far as an error about it is told from one that somebody made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    addresses: Addresses,
+    protocol: IpProtocol,
+    beginning: [u8; BEGINNING],
+    /// Octets of it that there are.
+    len: usize,
+}
+
+impl Sent {
+    fn new(addresses: Addresses, protocol: IpProtocol, octets: &[u8]) -> Sent {
+        let (mut beginning, len) = ([0; BEGINNING], octets.len().min(BEGINNING));
+        beginning[..len].copy_from_slice(&octets[..len]);
+        Sent { addresses, protocol, beginning, len }
+    }
 }
 
 impl Raws {
@@ -24,8 +51,17 @@ impl Raws {
         self.by.is_empty()
     }
 
-    pub fn has(&self, protocol: IpProtocol) -> bool {
-        self.by.iter().any(|(other, _)| *other == protocol)
+    /// Whether one of them sent the quoted packet lately.
+    pub fn has_sent(&self, quoted: &Quoted<'_>) -> bool {
+        let about = Sent::new(quoted.addresses, quoted.protocol, quoted.payload);
+        quoted.offset == 0 && self.sent.contains(&about)
+    }
+
+    fn remember(&mut self, sent: Sent) {
+        if self.sent.len() == REMEMBERED {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(sent);
     }
 
     pub fn remove(&mut self, protocol: IpProtocol, index: u32) {
@@ -49,6 +85,7 @@ impl Stack {
     pub fn open_raw(&mut self, protocol: IpProtocol) -> Result<SocketId, TooMany> {
         let id = self.open(Kind::Raw(protocol))?;
         self.raw.by.push((protocol, id.index()));
+        self.raw.sent.reserve_exact(REMEMBERED - self.raw.sent.len());
         Ok(id)
     }
 
@@ -194,12 +231,17 @@ impl Raw<'_> {
             owner: Some(self.id),
             whom,
         };
+        let mut beginning = None;
         let sent = self.stack.enqueue(outgoing, octets.len(), |room| {
             room.copy_from_slice(octets);
             if protocol == IpProtocol::ICMPV6 {
                 icmpv6::fill(&addresses, room);
             }
+            beginning = Some(Sent::new(addresses, protocol, room));
         });
+        if let Some(beginning) = beginning {
+            self.stack.raw.remember(beginning);
+        }
         if sent {
             self.socket().unsent += octets.len() + OVERHEAD;
         }

@@ -43,6 +43,10 @@ impl Stack {
                 Action::Solicit { address: IpAddr::V6(target), to } => self.solicit(iface, target, to),
                 Action::Unreachable { address } => {
                     self.counters.neighbor_failed += 1;
+                    // RFC 1122, 3.3.1.4: who was redirected there goes by the first router again.
+                    if self.destinations.forget_router(iface, address) {
+                        self.generation += 1;
+                    }
                     self.fell_silent(iface, address);
                 }
             }

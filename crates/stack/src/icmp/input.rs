@@ -2,6 +2,7 @@
 
 use super::quoted::Quoted;
 use crate::Stack;
+use crate::destination::Narrows;
 use crate::egress::{Fragmentation, IpPacket};
 use crate::iface::IfaceId;
 use crate::ingress::Packet;
@@ -160,14 +161,17 @@ impl Stack {
             if !ours || quoted.is_error {
                 return None;
             }
+            // What is in the middle of a packet does not tell whose that is.
+            if quoted.offset != 0 {
+                return None;
+            }
             if quoted.protocol == IpProtocol::TCP
-                && quoted.offset == 0
                 && let Some(index) = self.sender_of(&quoted, packet.through)
             {
                 return Some((quoted, Sender::Tcp(index)));
             }
-            if quoted.protocol != IpProtocol::UDP || quoted.offset != 0 {
-                return self.raw.has(quoted.protocol).then_some((quoted, Sender::Other));
+            if quoted.protocol != IpProtocol::UDP {
+                return self.raw.has_sent(&quoted).then_some((quoted, Sender::Other));
             }
             let (from_port, to_port) = quoted.ports()?;
             let (local, remote) = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
@@ -241,7 +245,9 @@ impl Stack {
             return;
         }
         let to = quoted.addresses.destination();
-        if self.destinations.narrow(packet.now, to, mtu) {
+        // Ports and identifiers are soon guessed, sequence numbers are not: connections believe what is about connections.
+        let whose = if matches!(sender, Sender::Tcp(_)) { Narrows::All } else { Narrows::Datagrams };
+        if self.destinations.narrow(packet.now, to, mtu, whose) {
             self.counters.icmp_path_mtus += 1;
             self.generation += 1;
         }
@@ -258,9 +264,14 @@ impl Stack {
         }
     }
 
-    /// A router knows a better one (RFC 1122, 3.2.2.2): believed if it is the one in use, and the other one is on its link.
+    /// A router knows a better one (RFC 1122, 3.2.2.2): believed if it is the one in use, the other one is on its link, and a
+    /// connection waits for what was redirected to be acknowledged.
+    ///
+    /// DEVIATION RFC 1122 3.2.2.2: what is about a datagram is not believed. Everybody's packets to that destination would
+    /// follow, and who is not on the way can make it up. They go by the first router, which passes them on.
     fn redirected(&mut self, packet: &Packet<'_>, quote: &[u8], gateway: Ipv4Addr) {
-        let Some((quoted, _)) = self.related(packet, quote) else { return };
+        let Some((quoted, sender)) = self.related(packet, quote) else { return };
+        let proven = matches!(sender, Sender::Tcp(_));
         let to = quoted.addresses.destination();
         let gateway = IpAddr::V4(gateway);
         let in_use = self.path(to, None, None).is_ok_and(|path| {
@@ -268,7 +279,7 @@ impl Stack {
         });
         let on_link = self.ifaces[packet.through.at()].is_on_link(gateway);
         let host = !gateway.is_multicast() && !gateway.is_unspecified() && !self.is_local(gateway, None);
-        if !in_use || !on_link || !host {
+        if !proven || !in_use || !on_link || !host {
             self.counters.icmp_drop_redirect += 1;
             return;
         }

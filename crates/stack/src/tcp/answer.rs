@@ -68,7 +68,7 @@ impl Stack {
         let metrics = self.routes.metrics(to);
         let sizes = Sizes {
             link: metrics.mss.map_or(link, |mss| mss.min(link)),
-            path: size(path.mtu, to.is_ipv6()).min(link),
+            path: size(self.segment_mtu(&path, to), to.is_ipv6()).min(link),
             initial_window: metrics.initial_window.filter(|segments| *segments > 0),
         };
         Ok((way, sizes))

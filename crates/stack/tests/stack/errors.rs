@@ -12,7 +12,7 @@ use bypath_wire::{
 use std::net::{IpAddr, SocketAddr};
 
 /// An ICMP error about a packet.
-fn error(to: MacAddr, from: &str, destination: &str, message: Transport, about: &[u8]) -> Vec<u8> {
+pub fn error(to: MacAddr, from: &str, destination: &str, message: Transport, about: &[u8]) -> Vec<u8> {
     let (source, destination): (IpAddr, IpAddr) = (from.parse().unwrap(), destination.parse().unwrap());
     let network = match (source, destination) {
         (IpAddr::V4(s), IpAddr::V4(d)) => Network::V4(Ipv4Header::new(s, d, IpProtocol::ICMP)),
@@ -26,7 +26,7 @@ fn error(to: MacAddr, from: &str, destination: &str, message: Transport, about: 
     octets
 }
 
-fn too_big(v4: bool, mtu: u16) -> Transport {
+pub fn too_big(v4: bool, mtu: u16) -> Transport {
     if v4 {
         Transport::Icmpv4(Icmpv4Message::Unreachable { code: 4, mtu })
     } else {
@@ -275,41 +275,4 @@ fn errors_are_not_sent_where_they_must_not_be() {
         .collect();
     // Protocol unreachable; parameter problem, unknown next header.
     assert_eq!(kinds, [(3, 2), (4, 1)]);
-}
-
-#[test]
-fn an_ipv4_redirect_is_believed_of_the_router_in_use_alone() {
-    let mut world = World::new(1, 1);
-    let (iface, mac) = (world.hosts[0].iface, world.hosts[0].mac);
-    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-    let route = Route {
-        prefix: "0.0.0.0/0".parse().unwrap(),
-        iface,
-        via: Some(ip("10.0.0.254")),
-        metric: 0,
-        source: None,
-    };
-    world.hosts[0].stack.add_route(route).unwrap();
-    world.hosts[0].stack.set_neighbor(iface, ip("10.0.0.254"), MacAddr([2, 0, 0, 0, 0, 0x99]));
-    let client = world.bound(0, "0.0.0.0:9");
-    world.send_to(0, client, b"x", "8.8.8.8:7");
-    world.millis(1);
-    let about = world.trace.last().unwrap().1[14..].to_vec();
-    let redirect = |gateway: &str| {
-        Transport::Icmpv4(Icmpv4Message::Redirect { code: 1, gateway: gateway.parse().unwrap() })
-    };
-    let next = |world: &World| world.hosts[0].stack.path(ip("8.8.8.8"), None, None).unwrap().next_hop;
-    for (from, gateway) in
-        [("10.0.0.253", "10.0.0.253"), ("10.0.0.254", "9.9.9.9"), ("10.0.0.254", "10.0.0.1")]
-    {
-        world.hand(0, &error(mac, from, "10.0.0.1", redirect(gateway), &about), &FrameMeta::default());
-        assert_eq!(next(&world), ip("10.0.0.254"), "{from} {gateway}");
-    }
-    assert_eq!(world.count(0, "icmp_drop_redirect"), 3);
-    world.hand(
-        0,
-        &error(mac, "10.0.0.254", "10.0.0.1", redirect("10.0.0.253"), &about),
-        &FrameMeta::default(),
-    );
-    assert_eq!(next(&world), ip("10.0.0.253"));
 }

@@ -13,4 +13,5 @@ mod routers;
 mod shares;
 mod tcp;
 mod udp;
+mod unproven;
 mod world;
