@@ -25,7 +25,7 @@ mod port;
 
 use self::port::{Frames, Port, UP_NS};
 use crate::dhcp;
-use crate::leasing::Leasing;
+use crate::leasing::{Leasing, NoLease};
 use crate::tap::{Filter, Passing, Tap};
 use bypath_link::{Capabilities, Link, Medium};
 use bypath_stack::Stack;
@@ -106,6 +106,12 @@ pub enum Error {
     /// DHCP is for links with hardware addresses.
     #[error("{name}: an address can be asked for on Ethernet only; give one by hand")]
     NotEthernet {
+        /// The link's name.
+        name: String,
+    },
+    /// A socket has the port of DHCP clients.
+    #[error("{name}: port 68, where a DHCP client listens, is another socket's; close that one first")]
+    ClientPort {
         /// The link's name.
         name: String,
     },
@@ -210,7 +216,7 @@ impl Engine {
     /// Has a DHCP server give the interface an address, routes with it. [`News::Lease`] tells when.
     ///
     /// # Errors
-    /// [`Error::NotALink`], [`Error::NotEthernet`], [`Error::Sockets`].
+    /// [`Error::NotALink`], [`Error::NotEthernet`], [`Error::ClientPort`], [`Error::Sockets`].
     pub fn lease(&mut self, iface: IfaceId, host_name: Option<String>) -> Result<(), Error> {
         let Some(port) = self.ports.iter_mut().find(|p| p.iface == iface) else {
             return Err(Error::NotALink { iface });
@@ -220,7 +226,14 @@ impl Engine {
         }
         let settings =
             dhcp::Settings { hardware: port.capabilities.mac.0, identifier: None, host_name, address: None };
-        port.leasing = Some(Leasing::begin(&mut self.stack, iface, settings, Engine::now())?);
+        if let Some(before) = port.leasing.take() {
+            before.end(&mut self.stack);
+        }
+        match Leasing::begin(&mut self.stack, iface, settings, Engine::now()) {
+            Ok(leasing) => port.leasing = Some(leasing),
+            Err(NoLease::Sockets(none)) => return Err(none.into()),
+            Err(NoLease::Port) => return Err(Error::ClientPort { name: port.name.clone() }),
+        }
         Ok(())
     }
 

@@ -18,6 +18,15 @@ const METRIC: u32 = 100;
 /// How long an address stays that was given back: a second for each of two requests of a neighbour's address.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// Why there is no client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLease {
+    /// The stack has no more sockets.
+    Sockets(TooMany),
+    /// The client's port is another socket's.
+    Port,
+}
+
 /// A client, and what it brought.
 pub struct Leasing {
     iface: IfaceId,
@@ -37,13 +46,16 @@ impl Leasing {
         iface: IfaceId,
         settings: Settings,
         now: Instant,
-    ) -> Result<Leasing, TooMany> {
-        let socket = stack.open_udp()?;
+    ) -> Result<Leasing, NoLease> {
+        let socket = stack.open_udp().map_err(NoLease::Sockets)?;
         if let Some(mut udp) = stack.udp(socket) {
-            let own = Options { broadcast: true, iface: Some(iface), reuse_address: true, ..udp.options() };
+            let own = Options { broadcast: true, iface: Some(iface), ..udp.options() };
             udp.set_options(own);
-            // Nobody else has the port on this interface, unless he shares it: then he gets copies, too.
-            let _ = udp.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, CLIENT_PORT)));
+            // It is shared with nobody: who is bound to an address gets what is sent there, before who is bound to all.
+            if udp.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, CLIENT_PORT))).is_err() {
+                stack.close(socket);
+                return Err(NoLease::Port);
+            }
         }
         let client = Client::new(now, settings, bypath_sys::process::random_u64());
         Ok(Leasing {
@@ -55,6 +67,12 @@ impl Leasing {
             leaves: None,
             room: Box::new([0; LONGEST]),
         })
+    }
+
+    /// Takes away what it brought; the server is told nothing.
+    pub fn end(mut self, stack: &mut Stack) {
+        self.drop_lease(stack);
+        stack.close(self.socket);
     }
 
     pub fn is_own(&self, socket: SocketId) -> bool {
@@ -79,8 +97,8 @@ impl Leasing {
             match udp.receive(&mut self.room[..]) {
                 Ok(received) => {
                     let octets = &self.room[..received.len.min(LONGEST)];
-                    // RFC 2131 section 4.1: servers send from their port.
-                    if received.datagram.from.port() == SERVER_PORT {
+                    // RFC 2131 section 4.1: servers send from their port. What programs of this stack send to everybody is none.
+                    if received.datagram.from.port() == SERVER_PORT && !received.datagram.looped {
                         self.client.handle(now, octets);
                     }
                 }
@@ -193,6 +211,7 @@ mod tests {
     use bypath_link::FrameMeta;
     use bypath_stack::config::Config;
     use bypath_stack::iface::{IfaceConfig, Medium, Offload};
+    use bypath_stack::socket::BindError;
     use bypath_wire::MacAddr;
 
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -381,6 +400,51 @@ mod tests {
         world.pass(2);
         world.settle();
         assert_eq!(world.addresses().len(), 0);
+    }
+
+    /// Of a service whoever may have ports below 1024 is on the same stack.
+    #[test]
+    fn programs_of_the_same_stack_neither_hear_nor_say_what_a_server_says() {
+        let mut world = World::new(0).bound();
+        let iface = world.ifaces[0];
+        let everybody =
+            Options { broadcast: true, reuse_address: true, reuse_port: true, ..Options::default() };
+        for iface in [None, Some(iface)] {
+            for at in ["10.0.0.42:68", "0.0.0.0:68", "255.255.255.255:68", "10.0.0.255:68", "[::]:68"] {
+                let id = world.stacks[0].open_udp().expect("a socket");
+                let mut udp = world.stacks[0].udp(id).expect("a socket");
+                udp.set_options(Options { iface, ..everybody });
+                let bound = udp.bind(at.parse().expect("an address"));
+                assert!(matches!(bound, Err(BindError::InUse(_))), "{at}: {bound:?}");
+                world.stacks[0].close(id);
+            }
+        }
+
+        world.pass(51);
+        let (renewal, ..) = world.asked().expect("a renewal");
+        let forger = world.stacks[0].open_udp().expect("a socket");
+        let mut udp = world.stacks[0].udp(forger).expect("a socket");
+        udp.set_options(everybody);
+        udp.bind("0.0.0.0:67".parse().expect("an address")).expect("the port");
+        let server = SERVER.octets();
+        let options: [(u8, &[u8]); 4] =
+            [(54, &server), (51, &[0, 0, 0, 100]), (1, &[255, 255, 255, 0]), (3, &[10, 0, 0, 66])];
+        let forged = [
+            reply(renewal, ACK, [10, 0, 0, 77].into(), &options),
+            reply(renewal, NAK, Ipv4Addr::UNSPECIFIED, &options),
+        ];
+        for message in &forged {
+            for to in ["255.255.255.255:68", "10.0.0.255:68", "10.0.0.42:68"] {
+                let mut udp = world.stacks[0].udp(forger).expect("a socket");
+                udp.send(message, Some(to.parse().expect("an address"))).expect("sent");
+                world.settle();
+            }
+        }
+        assert!(matches!(world.events[..], [Event::Bound(_)]), "{:?}", world.events);
+        assert_eq!(world.default_routers(), [IpAddr::from([10, 0, 0, 254])]);
+        // The server is heard.
+        world.grant([10, 0, 0, 42].into(), renewal, ACK, [10, 0, 0, 42], [10, 0, 0, 253]);
+        assert_eq!(world.default_routers(), [IpAddr::from([10, 0, 0, 253])]);
     }
 
     #[test]

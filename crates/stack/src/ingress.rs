@@ -30,6 +30,8 @@ pub(crate) struct Packet<'a> {
     pub hops: u8,
     pub class: TrafficClass,
     pub link_group: bool,
+    /// It comes from ourselves.
+    pub looped: bool,
     /// To somebody else: for the forwarder.
     pub foreign: bool,
     pub checksum: ChecksumState,

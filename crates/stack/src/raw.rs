@@ -136,6 +136,7 @@ impl Stack {
             class: packet.class,
             segment: None,
             timestamp: packet.timestamp,
+            looped: packet.looped,
         };
         if self.deliver(index, datagram, payload) {
             self.counters.raw_delivered += 1;

@@ -125,6 +125,8 @@ pub struct Datagram {
     pub segment: Option<u16>,
     /// When its frame came.
     pub timestamp: Option<Timestamp>,
+    /// A socket of this stack sent it, whatever it says.
+    pub looped: bool,
 }
 
 /// What was received.

@@ -39,6 +39,7 @@ impl Stack {
             hops: header.ttl,
             class: header.class,
             link_group: origin.link_group,
+            looped: origin.looped,
             foreign,
             checksum: origin.meta.checksum,
             gso: origin.meta.gso,

@@ -29,6 +29,7 @@ impl Stack {
             hops: header.hop_limit,
             class: header.class,
             link_group: origin.link_group,
+            looped: origin.looped,
             foreign,
             checksum: origin.meta.checksum,
             gso: origin.meta.gso,

@@ -86,6 +86,7 @@ impl Stack {
             class: packet.class,
             segment: None,
             timestamp: packet.timestamp,
+            looped: packet.looped,
         };
         let size = match packet.gso {
             Some(Gso { kind: GsoKind::Udp, size, .. }) if size > 0 && payload.len() > size.into() => size,
