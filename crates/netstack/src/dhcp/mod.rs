@@ -24,6 +24,10 @@ const SHORTEST_RENEWAL: Duration = Duration::from_secs(60);
 /// RFC 2131 section 3.1, step 5: the least time after a declined address.
 const AFTER_DECLINE: Duration = Duration::from_secs(10);
 
+/// After a refusal, twice as long after each that follows, up to [`LONGEST_WAIT`]. RFC 2131 has none: a server that offers and
+/// refuses would be asked as fast as it answers.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
 /// Who the client is, and what it asks for.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -93,6 +97,8 @@ pub struct Client {
     /// When it first sent the request that is to be answered: a lease counts from then (RFC 2131 section 4.4.1).
     asked: Instant,
     wait: Duration,
+    /// How long it waits when it is refused.
+    pause: Duration,
     /// `None`: nothing was asked yet.
     transaction: Option<u32>,
     random: u64,
@@ -113,6 +119,7 @@ impl Client {
             began: begin,
             asked: begin,
             wait: FIRST_WAIT,
+            pause: FIRST_PAUSE,
             transaction: None,
             random: seed,
             event: None,
@@ -183,10 +190,10 @@ impl Client {
                     self.bound(lease, if same { Event::Renewed } else { Event::Bound });
                 }
             }
-            (State::Requesting { .. } | State::Rebooting { .. }, Kind::Nak) => self.restart(now),
+            (State::Requesting { .. } | State::Rebooting { .. }, Kind::Nak) => self.refused(now),
             (State::Renewing(_) | State::Rebinding(_), Kind::Nak) => {
                 self.event = Some(Event::Lost);
-                self.restart(now);
+                self.refused(now);
             }
             _ => {}
         }
@@ -213,8 +220,14 @@ impl Client {
 
     fn bound(&mut self, lease: Lease, event: fn(Lease) -> Event) {
         self.due = lease.renews;
+        self.pause = FIRST_PAUSE;
         self.event = Some(event(lease.clone()));
         self.state = State::Bound(lease);
+    }
+
+    fn refused(&mut self, now: Instant) {
+        self.restart(now + self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_WAIT);
     }
 
     fn restart(&mut self, at: Instant) {

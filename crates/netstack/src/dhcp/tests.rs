@@ -226,7 +226,8 @@ fn a_server_that_refuses_is_heard() {
     let request = sent(&mut client, seconds(600)).expect("a request");
     client.handle(seconds(601), &nak(request.transaction));
     assert_eq!(client.poll_event(), Some(Event::Lost));
-    assert_eq!(sent(&mut client, seconds(601)).expect("at once").kind, DhcpMessageType::Discover);
+    assert!(sent(&mut client, seconds(601)).is_none());
+    assert_eq!(sent(&mut client, seconds(602)).expect("a second later").kind, DhcpMessageType::Discover);
 
     // The one that was chosen, not another one that answers too.
     let mut client = Client::new(seconds(0), settings(), 3);
@@ -254,8 +255,43 @@ fn the_address_of_before_is_asked_for_first() {
     let request = sent(&mut client, seconds(0)).expect("a request");
     let nak = reply(request.transaction, NAK, Ipv4Addr::UNSPECIFIED, &[(option::SERVER, &SERVER.octets())]);
     client.handle(seconds(0), &nak);
-    assert_eq!(sent(&mut client, seconds(0)).expect("at once").kind, DhcpMessageType::Discover);
+    assert!(sent(&mut client, seconds(0)).is_none());
+    assert_eq!(sent(&mut client, seconds(1)).expect("a second later").kind, DhcpMessageType::Discover);
     assert_eq!(client.poll_event(), None);
+}
+
+#[test]
+fn who_is_refused_again_and_again_asks_more_and_more_seldom() {
+    let nak = |t| reply(t, NAK, Ipv4Addr::UNSPECIFIED, &[(option::SERVER, &SERVER.octets())]);
+    let mut client = Client::new(seconds(0), settings(), 3);
+    let mut now = seconds(0);
+    let mut refuse = |client: &mut Client| {
+        let discover = sent(client, now).expect("a message");
+        assert_eq!(discover.kind, DhcpMessageType::Discover);
+        client.handle(now, &granted(discover.transaction, OFFER, &usual(100)));
+        let request = sent(client, now).expect("a request");
+        // However often it is told so.
+        for _ in 0..3 {
+            client.handle(now, &nak(request.transaction));
+            client.handle(now, &granted(request.transaction, OFFER, &usual(100)));
+        }
+        let next = client.poll_timeout().expect("a time");
+        let wait = next.since(now).as_secs();
+        now = next;
+        wait
+    };
+    let waits: Vec<_> = (0..9).map(|_| refuse(&mut client)).collect();
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+
+    // Once there was a lease it begins with a second again.
+    let discover = sent(&mut client, now).expect("a message");
+    client.handle(now, &granted(discover.transaction, OFFER, &usual(100)));
+    let request = sent(&mut client, now).expect("a request");
+    client.handle(now, &granted(request.transaction, ACK, &usual(100)));
+    now = client.poll_timeout().expect("a time");
+    let renewal = sent(&mut client, now).expect("a request");
+    client.handle(now, &nak(renewal.transaction));
+    assert_eq!(client.poll_timeout().map(|next| next.since(now).as_secs()), Some(1));
 }
 
 #[test]
