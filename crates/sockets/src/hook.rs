@@ -8,7 +8,6 @@
 use crate::config::Config;
 pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 pub use crate::moved::Moved;
-use crate::raised::Raised;
 pub use crate::service::SocketName;
 pub use crate::service::calls as served;
 pub use crate::service::datagram::{self, calls as datagrams, mail};
@@ -19,6 +18,7 @@ pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::stream::Step;
 use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;
+pub use crate::verdict::{Cold, Verdict};
 use crate::{
     carrier, epoll, flush, fork, heir, life, log, options, peer, poll, ready, sealed, service, signals,
     state, stream, switch, thread, uring,
@@ -33,75 +33,8 @@ use bypath_sys::user::{UserControl, UserVec};
 use bypath_sys::{Errno, fd, sock};
 use std::sync::atomic::Ordering::*;
 
-/// The answer to "who moves these bytes?".
-#[derive(Debug)]
-pub enum Verdict {
-    /// Not a followed socket: call the real function, nothing to report.
-    NotOurs,
-    /// Call the real function, then report through the token.
-    Kernel(Cold),
-    /// Done here: bytes moved (or ready descriptors), or the errno to set.
-    Done(Moved),
-    /// A netstack service's socket: as [`served`] says, with the real function.
-    Served,
-    /// The same, and the result is reported through the token.
-    ServedKernel(Cold),
-}
-
-impl Verdict {
-    /// Done here.
-    pub(crate) fn done(result: Result<usize, Errno>) -> Verdict {
-        Verdict::Done(result.into())
-    }
-
-    /// A thread that slept in here while the last descriptor ceased to be followed makes the program's own call.
-    #[inline]
-    pub(crate) fn unless_sealed(self) -> Verdict {
-        match self {
-            Verdict::Done(moved) if moved.is(Errno::BADF) && state::is_sealed() => Verdict::NotOurs,
-            other => other,
-        }
-    }
-}
-
 /// The calling thread is to end: on EINTR its hooks ask [`is_cancelled`].
 const CANCELLED: Verdict = Verdict::Done(Moved::failed(Errno::INTR));
-
-/// A call that went to the kernel on a followed socket or epoll set.
-#[derive(Debug)]
-#[must_use = "report the result with finish()"]
-pub struct Cold(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    Data { sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32 },
-    Blind(Raised),
-}
-
-impl Cold {
-    pub(crate) fn new(sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32) -> Cold {
-        Cold(Kind::Data { sock, sending, raised, flags })
-    }
-
-    pub(crate) fn blind(wait: Raised) -> Cold {
-        Cold(Kind::Blind(wait))
-    }
-
-    /// Whether the real function may wait.
-    pub fn may_wait(&self) -> bool {
-        matches!(self.0, Kind::Data { raised: Some(_), .. } | Kind::Blind(_))
-    }
-
-    /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
-    pub fn finish(self, ret: isize) {
-        match self.0 {
-            Kind::Data { sock, sending, raised, flags } => {
-                stream::cold_done(sock, sending, raised, flags, ret);
-            }
-            Kind::Blind(raised) => raised.lower(),
-        }
-    }
-}
 
 /// Called once by the library's constructor, before the program's own code and before any fork.
 /// Nothing is followed until then, and nothing at all if it fails.

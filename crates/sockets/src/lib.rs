@@ -52,6 +52,7 @@ mod thread;
 mod udp;
 mod unsupported;
 mod uring;
+mod verdict;
 mod wait;
 mod wish;
 mod wlock;

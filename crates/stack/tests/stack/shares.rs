@@ -183,21 +183,23 @@ fn a_user_is_in_no_more_groups_than_he_leaves_and_hears_of_others() {
     assert_eq!(joins(&mut world, honest, 140), full);
 }
 
+/// A socket of this user that hears what is sent to the group, at a port of many.
+fn hears(world: &mut World, user: u32) -> SocketId {
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    let id = world.hosts[0].stack.open_udp().unwrap();
+    let mut udp = world.udp(0, id);
+    udp.set_options(Options { reuse_address: true, ..Options::default() });
+    udp.set_user(user);
+    udp.bind("0.0.0.0:7".parse().unwrap()).unwrap();
+    udp.join(now, iface, "239.0.0.1".parse().unwrap()).unwrap();
+    id
+}
+
 #[test]
 fn what_a_user_does_not_receive_has_a_bound_for_all_of_his_sockets() {
     const OCTETS: usize = 1 << 20;
     let mut world = World::with(2, 1, &Config::default(), Default::default(), 1500);
     world.hosts[0].stack.set_share(Share { datagram_octets: OCTETS, ..Share::ALL });
-    let (iface, now) = (world.hosts[0].iface, world.now());
-    let hears = |world: &mut World, user| {
-        let id = world.hosts[0].stack.open_udp().unwrap();
-        let mut udp = world.udp(0, id);
-        udp.set_options(Options { reuse_address: true, ..Options::default() });
-        udp.set_user(user);
-        udp.bind("0.0.0.0:7".parse().unwrap()).unwrap();
-        udp.join(now, iface, "239.0.0.1".parse().unwrap()).unwrap();
-        id
-    };
     let hogs: Vec<_> = (0..100).map(|_| hears(&mut world, HOG)).collect();
     let honest = hears(&mut world, HONEST);
     let from = world.bound(1, "0.0.0.0:9");
@@ -229,16 +231,6 @@ fn what_a_user_does_not_receive_has_a_bound_for_all_of_his_sockets() {
 #[test]
 fn sockets_of_a_user_get_so_many_copies_at_one_time_and_others_get_theirs() {
     let mut world = World::with(1, 1, &Config::default(), Default::default(), 1500);
-    let (iface, now) = (world.hosts[0].iface, world.now());
-    let hears = |world: &mut World, user| {
-        let id = world.hosts[0].stack.open_udp().unwrap();
-        let mut udp = world.udp(0, id);
-        udp.set_options(Options { reuse_address: true, ..Options::default() });
-        udp.set_user(user);
-        udp.bind("0.0.0.0:7".parse().unwrap()).unwrap();
-        udp.join(now, iface, "239.0.0.1".parse().unwrap()).unwrap();
-        id
-    };
     let hogs: Vec<_> = (0..100).map(|_| hears(&mut world, HOG)).collect();
     let honest = hears(&mut world, HONEST);
     let from = of(&mut world, HOG, "0.0.0.0:9");
