@@ -12,6 +12,7 @@ mod owners;
 mod regions;
 mod sockets;
 
+use crate::aside;
 use crate::filter::{Facts, Filter, Protocol};
 use bypath_shm::family::{DATAGRAM_ENDS, End as EndRecord, WriterLine, end_state};
 use bypath_shm::reason::Reason;
@@ -19,6 +20,7 @@ use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{
     self, DATAGRAMS_SIZE, Datagrams, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath,
 };
+use descriptors::Process;
 pub use regions::is_trusted;
 use regions::{Budget, Notes, Region, Status};
 pub use sockets::{Ends, Sockets, Word};
@@ -43,9 +45,14 @@ pub struct Member {
     slot: usize,
 }
 
-#[cfg(test)]
 impl Member {
+    /// The process.
+    pub fn process(&self) -> Process {
+        Process { pid: self.pid, user: self.user }
+    }
+
     /// One that holds nothing.
+    #[cfg(test)]
     pub fn new(pid: u32, user: u32, command: &str) -> Member {
         Member { pid, command: command.to_owned(), user, start_time: 1, slot: 0 }
     }
@@ -164,7 +171,7 @@ pub fn scan() -> io::Result<Scan> {
     let mut families = Vec::new();
     let mut all = Vec::new();
     for region in found.regions {
-        let pid = region.places[0].0;
+        let pid = region.places[0].0.pid;
         match Opened::new(region) {
             Ok(opened) => all.push(opened),
             Err(ReadError::Io(e)) if gone(&e) => {}
@@ -196,9 +203,25 @@ pub fn is_kernel_thread(pid: u32) -> bool {
     stat_field(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// Start time of a process in clock ticks since boot; `None` if there is no such process.
-pub fn start_time(pid: u32) -> Option<u64> {
-    stat_field(pid, 22)
+/// Whether a process is the one that started then. One of which that cannot be told soon, as it executes a program, is.
+pub fn is(pid: u32, start_time: u64) -> bool {
+    match Process::of(pid).and_then(Process::start_time) {
+        Some(known) => known == start_time,
+        None => exists(pid),
+    }
+}
+
+/// Whether there is such a process. This waits for nobody.
+pub fn exists(pid: u32) -> bool {
+    state(pid).is_some()
+}
+
+impl Process {
+    /// In clock ticks since boot; `None` if it has ended, or that cannot be told soon.
+    pub fn start_time(self) -> Option<u64> {
+        let Process { pid, user } = self;
+        aside::of(user, move |_| stat_field(pid, 22))?
+    }
 }
 
 /// Whether a process is stopped, by a signal or a debugger.
@@ -207,10 +230,11 @@ pub fn is_stopped(pid: u32) -> bool {
 }
 
 /// The state of a process, more exactly of its first thread, as proc(5) has it: `S` sleeps. `None`: there is no such process.
+/// This waits for nobody.
 pub fn state(pid: u32) -> Option<u8> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = text.iter().rposition(|&b| b == b')')? + 1;
-    text[after_name..].trim_ascii_start().first().copied()
+    let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let state = text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"State:"))?;
+    state.trim_ascii_start().first().copied()
 }
 
 /// A numeric field of /proc/PID/stat, counted from 1 as in proc(5).
@@ -274,7 +298,7 @@ impl Opened {
         let fit = left.saturating_sub(count);
         if !is_whole.unwrap_or(true) || datagrams.len() > fit {
             let user = region.user;
-            let pid = region.places[0].0;
+            let pid = region.places[0].0.pid;
             notes.add(if is_trusted(user) {
                 format!("process {pid} shows more sockets than are looked at: some are left out")
             } else {
@@ -342,7 +366,7 @@ fn members_of(region: &Region, table: &[view::Process]) -> Vec<Member> {
     let mut processes: Vec<_> = region
         .places
         .iter()
-        .filter_map(|&(pid, _)| Some((pid, Status::of(pid)?, start_time(pid)?)))
+        .filter_map(|&(process, _)| Some((process.pid, Status::of(process.pid)?, process.start_time()?)))
         .collect();
     processes.sort_by_key(|(pid, ..)| *pid);
     let mut taken = 0u64;
@@ -476,8 +500,7 @@ impl Scan {
         let mut ordered: Vec<_> = all.iter_mut().filter(|udp| udp.socket.service.is_none()).collect();
         ordered.sort_by_key(|udp| !is_trusted(udp.process.user));
         for udp in ordered {
-            let Member { pid, user, .. } = *udp.process;
-            udp.dropped = drops.at(pid, user, udp.socket.fd).unwrap_or(0);
+            udp.dropped = drops.at(udp.process.process(), udp.socket.fd).unwrap_or(0);
         }
         all
     }
@@ -627,7 +650,9 @@ mod tests {
     #[test]
     fn own_process_is_known() {
         let pid = std::process::id();
-        assert!(start_time(pid).is_some() && !is_kernel_thread(pid));
-        assert_eq!(start_time(u32::MAX), None);
+        let started = Process::of(pid).and_then(Process::start_time).expect("it lives");
+        assert!(is(pid, started) && !is(pid, started + 1) && !is(u32::MAX, 0) && !is_kernel_thread(pid));
+        assert!(exists(pid) && !exists(u32::MAX) && Process::of(u32::MAX).is_none());
+        assert!(matches!(state(pid), Some(b'R' | b'S' | b'D')));
     }
 }

@@ -5,9 +5,10 @@ use crate::connections::descriptors::{self, Seen};
 use bypath_sockets::service::place;
 use bypath_sys::{clock, netlink};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest wait for each service.
@@ -48,7 +49,7 @@ pub fn find() -> (Vec<Listening>, Vec<String>) {
         return (found, Vec::new());
     }
     let (inodes, more) = inodes(&found);
-    let (mut holders, mut notes) = holders(&inodes);
+    let (mut holders, mut notes) = holders(inodes);
     notes.extend(more);
     // What stands in place of an earlier service's socket the service keeps open itself, for those who may come.
     holders.values_mut().for_each(|its| its.retain(|(pid, _)| !services.contains(pid)));
@@ -107,18 +108,23 @@ fn inodes(wanted: &[Listening]) -> (HashMap<u32, String>, Option<String>) {
 type Holders = HashMap<String, Vec<(u32, i32)>>;
 
 /// Those of these inodes, and what was left out.
-fn holders(inodes: &HashMap<u32, String>) -> (Holders, Vec<String>) {
+fn holders(inodes: HashMap<u32, String>) -> (Holders, Vec<String>) {
     let mut all = Holders::new();
-    let unseen = descriptors::all(|process, fd, text| {
-        let inode = std::str::from_utf8(text)
+    let inodes = Arc::new(inodes);
+    // A process has as many as it likes, but one so often on purpose only.
+    let mut seen = HashSet::new();
+    let look = move |_, _, text: &[u8]| {
+        let inode = str::from_utf8(text)
             .ok()
             .and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-        let Some(cookie) = inode.and_then(|inode: u32| inodes.get(&inode)) else { return Seen::Cheap };
-        let its = all.entry(cookie.clone()).or_default();
-        // A process has as many as it likes, but one so often on purpose only.
-        let again = its.last().is_some_and(|(pid, _)| *pid == process.pid);
-        its.push((process.pid, fd));
-        if again { Seen::Costly } else { Seen::Cheap }
+        let Some((inode, cookie)) = inode.and_then(|inode: u32| inodes.get_key_value(&inode)) else {
+            return Seen::Nothing;
+        };
+        if seen.insert(*inode) { Seen::Cheap(cookie.clone()) } else { Seen::Dear(cookie.clone()) }
+    };
+    let unseen = descriptors::all(look, |process, fd, cookie: String| {
+        all.entry(cookie).or_default().push((process.pid, fd));
+        true
     });
     (all, unseen.map(|unseen| unseen.notes.all()).unwrap_or_default())
 }

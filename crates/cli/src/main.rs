@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args; //      what can be typed: subcommands, settings, `--json`
+mod aside; //     looks at other users' processes, which may keep whoever looks waiting
 mod bench; //     the measured programs, their conversations, the figures
 mod chat; //      the protocol of `bypath chat`
 mod cmd; //       one file per subcommand

@@ -186,7 +186,7 @@ struct Ledger {
 }
 
 fn is_alive(&(pid, start_time): &Id) -> bool {
-    connections::start_time(pid) == Some(start_time)
+    connections::is(pid, start_time)
 }
 
 impl Ledger {

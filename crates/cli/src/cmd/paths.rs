@@ -2,7 +2,8 @@
 
 use super::ss;
 use crate::args::Json;
-use crate::connections::{self, Connection, Scan, Sockets, Word};
+use crate::aside;
+use crate::connections::{self, Connection, Scan, Sockets, Word, is_trusted};
 use crate::output::{self, Failure, Outcome};
 use crate::subject::{Subject, out_of_reach};
 use bypath::clock::monotonic_ns;
@@ -11,6 +12,7 @@ use bypath_shm::region;
 use bypath_shm::view::{End, Path};
 use bypath_sockets::request::{self, Delivery};
 use serde::Serialize;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -108,7 +110,7 @@ struct Record {
 
 fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
     let Subject { pid, fd } = args.subject;
-    if connections::start_time(pid).is_none() {
+    if !connections::exists(pid) {
         return Err(Failure::new(CANNOT_ASK, format_args!("there is no process {pid}")));
     }
     if let Err(e) = std::fs::read_dir(format!("/proc/{pid}/fd")) {
@@ -216,13 +218,22 @@ fn ask(c: &Connection, wish: u32, late: u64) -> Result<Option<Delivery>, Failure
     if monotonic_ns() > late {
         return Ok(None);
     }
-    let holders = c.family.holders(c.end).map(|member| member.pid);
-    let asked = c.family.open().and_then(|region| {
+    let mut holders: Vec<_> = c.family.holders(c.end).collect();
+    holders.sort_by_key(|member| !is_trusted(member.user));
+    let user = holders.last().map_or(c.process.user, |member| member.user);
+    let holders: Vec<_> = holders.into_iter().map(|member| member.pid).collect();
+    let (number, generation) = (c.end.number, c.end.generation);
+    let leave = move |region: File| {
         let left = region::with_family(region.as_raw_fd(), |family| {
-            request::leave(family, c.end.number, c.end.generation, wish, holders, late)
+            request::leave(family, number, generation, wish, holders.into_iter(), late)
         });
-        Ok(left??)
-    });
+        std::io::Result::Ok(left??)
+    };
+    // Of who cannot be woken soon nobody knows whether he sleeps.
+    let asked = c
+        .family
+        .open()
+        .and_then(|region| aside::of(user, move |_| leave(region)).unwrap_or(Ok(Delivery::Asleep)));
     asked.map(Some).map_err(|e| cannot_ask(c.process.pid, &e))
 }
 

@@ -56,7 +56,7 @@ pub struct Args {
 /// Prints the connections.
 pub fn run(args: Args) -> Outcome {
     if let Some(pid) = args.pid
-        && connections::start_time(pid).is_none()
+        && !connections::exists(pid)
     {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }

@@ -191,7 +191,7 @@ fn ring_share(b: Bytes) -> String {
 fn state(s: &StatsSnapshot) -> &'static str {
     match s.state {
         2 => "ended",
-        1 if connections::start_time(s.pid) == Some(s.start_time) => "running",
+        1 if connections::is(s.pid, s.start_time) => "running",
         _ => "gone",
     }
 }

@@ -55,7 +55,7 @@ pub struct Args {
 /// Explains.
 pub fn run(args: Args) -> Outcome {
     let Subject { pid, fd } = args.subject;
-    if connections::start_time(pid).is_none() {
+    if !connections::exists(pid) {
         return Err(Failure::new(CANNOT_TELL, format_args!("there is no process {pid}")));
     }
     fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;

@@ -1,11 +1,11 @@
 //! Addresses of connections that have none in their record yet, as they have not tried to come up: what `/proc/net/tcp` tells of the socket behind the descriptor.
 
-use super::Family;
+use super::descriptors::Process;
+use super::{Family, Member};
 use crate::effort::Effort;
 use crate::foreign;
 use bypath_shm::view::End;
 use std::collections::HashMap;
-use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub fn fill(families: &mut [Family]) {
         let mut ends = std::mem::take(&mut family.ends);
         for end in ends.iter_mut().filter(|end| is_unnamed(end)) {
             let most = effort.left(user).unwrap_or(MOST);
-            let Some(pid) = family.holders(end).next().map(|member| member.pid).filter(|_| !most.is_zero())
+            let Some(process) = family.holders(end).next().map(Member::process).filter(|_| !most.is_zero())
             else {
                 continue;
             };
-            let found = effort.on(user, || look(&mut tables, pid, user, end.fd, most));
+            let found = effort.on(user, || look(&mut tables, process, user, end.fd, most));
             if let Some([local, remote]) = found {
                 (end.local, end.remote) = (Some(local), Some(remote));
             }
@@ -46,15 +46,13 @@ fn is_unnamed(end: &End) -> bool {
 
 fn look(
     tables: &mut HashMap<(PathBuf, u32), Table>,
-    pid: u32,
+    process: Process,
     user: u32,
     fd: i32,
     most: Duration,
 ) -> Option<[SocketAddr; 2]> {
-    let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-    let inode: u64 = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-    let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-    let table = tables.entry((namespace, user)).or_insert_with(|| read(pid, most));
+    let (inode, namespace) = process.socket(fd)?;
+    let table = tables.entry((namespace, user)).or_insert_with(|| read(process.pid, most));
     table.get(&inode).copied()
 }
 
@@ -105,10 +103,10 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (pid, fd) = (std::process::id(), stream.as_raw_fd());
-            let found = look(&mut HashMap::new(), pid, 0, fd, Duration::from_secs(10));
+            let (me, fd) = (Process { pid: std::process::id(), user: 0 }, stream.as_raw_fd());
+            let found = look(&mut HashMap::new(), me, 0, fd, Duration::from_secs(10));
             assert_eq!(found, Some([stream.local_addr().unwrap(), stream.peer_addr().unwrap()]));
-            assert_eq!(look(&mut HashMap::new(), pid, 0, i32::MAX, Duration::from_secs(10)), None);
+            assert_eq!(look(&mut HashMap::new(), me, 0, i32::MAX, Duration::from_secs(10)), None);
         }
     }
 

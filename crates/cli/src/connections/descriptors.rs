@@ -6,6 +6,7 @@
 //! some time for each user, and all of them; what is left out is told.
 
 use super::regions::{Notes, Status, is_trusted};
+use crate::aside;
 use crate::effort::Effort;
 use rustix::fs::{Dir, Mode, OFlags, readlinkat_raw};
 use std::cmp::Reverse;
@@ -14,6 +15,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Descriptors of a process that are looked at before others' come: what the library opens has the lowest free numbers from 1024 on.
@@ -33,15 +35,41 @@ pub struct Process {
     pub user: u32,
 }
 
+impl Process {
+    /// One that lives. This waits for nobody.
+    pub fn of(pid: u32) -> Option<Process> {
+        // Of this folder, unlike all else in it, the owner is always the effective user.
+        let effective = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        let user = if is_trusted(effective) {
+            Status::of(pid).map_or(u32::MAX, Status::least_trusted)
+        } else {
+            effective
+        };
+        Some(Process { pid, user })
+    }
+
+    /// The socket behind a descriptor: its inode, and its network namespace as `/proc` calls it. `None`: that cannot be told, or not soon.
+    pub fn socket(self, fd: i32) -> Option<(u64, PathBuf)> {
+        let Process { pid, user } = self;
+        aside::of(user, move |_| {
+            let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+            Some((inode, fs::read_link(format!("/proc/{pid}/ns/net")).ok()?))
+        })?
+    }
+}
+
 /// What a descriptor was to who looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Seen<T> {
     /// A look, and no more.
-    Cheap,
-    /// There was more to be done: of these a process of another user has a few.
+    Nothing,
+    /// There was more to be done, for nothing: of these a process of another user has a few.
     Costly,
-    /// The rest of this process is not looked at; who looks tells it.
-    Enough,
+    /// This, which cost a look.
+    Cheap(T),
+    /// This, for which there was more to be done.
+    Dear(T),
 }
 
 /// What was not seen.
@@ -53,15 +81,24 @@ pub struct Unseen {
     pub notes: Notes,
 }
 
-/// Calls `f` with every descriptor and what `/proc` calls it, of which it is given the first 64 octets.
+/// Has every descriptor looked at, by its process, its number and what `/proc` calls it (the first 64 octets), and calls `f` with what is found,
+/// until that says false of a process: the rest of it is not looked at, who looks tells it.
 ///
 /// # Errors
 /// `/proc` cannot be listed.
-pub fn all(mut f: impl FnMut(Process, i32, &[u8]) -> Seen) -> io::Result<Unseen> {
+pub fn all<T: Send + 'static>(
+    look: impl FnMut(u32, i32, &[u8]) -> Seen<T> + Clone + Send + 'static,
+    mut f: impl FnMut(Process, i32, T) -> bool,
+) -> io::Result<Unseen> {
     let (trusted, others) = processes()?;
     let (mut unseen, mut looks) = (Unseen::default(), Looks::default());
     for process in trusted {
-        let end = Walk::of(process).go(Most::EVERYTHING, |n, text| f(process, n, text));
+        let mut look = look.clone();
+        let end = Walk::of(process).go(
+            Most::EVERYTHING,
+            |number, text| look(process.pid, number, text),
+            |number, found| f(process, number, found),
+        );
         unseen.unreadable += usize::from(may_not(&end) && !super::is_kernel_thread(process.pid));
     }
     // Of each user: processes that were looked at in part, and not at all.
@@ -69,17 +106,22 @@ pub fn all(mut f: impl FnMut(Process, i32, &[u8]) -> Seen) -> io::Result<Unseen>
     let mut walks: Vec<Walk> = others.into_iter().map(Walk::of).collect();
     for links in [FIRST, LINKS] {
         let mut rest = Vec::new();
-        in_turn(walks, &mut looks, |looks, mut walk| {
-            let process = walk.process;
-            let Some(left) = looks.left(process.user).filter(|left| !left.is_zero()) else {
-                left_out.entry(process.user).or_default()[usize::from(!walk.has_begun())] += 1;
+        in_turn(walks, &mut looks, |looks, walk| {
+            let (process, has_begun) = (walk.process, walk.has_begun());
+            let most = looks.left(process.user).filter(|left| !left.is_zero()).map(|left| Most {
+                links,
+                costly: COSTLY,
+                until: Some(Instant::now() + left),
+            });
+            let walked = most.and_then(|most| looks.on(process.user, || walk.go_aside(most, look.clone())));
+            let Some(Walked { walk, end, found }) = walked else {
+                left_out.entry(process.user).or_default()[usize::from(!has_begun)] += 1;
                 return;
             };
-            let most = Most { links, costly: COSTLY, until: Some(Instant::now() + left) };
-            let end = looks.on(process.user, || walk.go(most, |n, text| f(process, n, text)));
+            let is_enough = !found.into_iter().all(|(number, found)| f(process, number, found));
             unseen.unreadable += usize::from(may_not(&end));
-            let has_more = matches!(end, Ok(End::Links)) && links < LINKS;
-            if !has_more && matches!(end, Ok(End::Links | End::Costly | End::Late)) {
+            let has_more = matches!(end, Ok(End::Links)) && links < LINKS && !is_enough;
+            if !has_more && !is_enough && matches!(end, Ok(End::Links | End::Costly | End::Late)) {
                 left_out.entry(process.user).or_default()[0] += 1;
             }
             rest.extend(has_more.then_some(walk));
@@ -88,7 +130,8 @@ pub fn all(mut f: impl FnMut(Process, i32, &[u8]) -> Seen) -> io::Result<Unseen>
     }
     for (user, [in_part, not_at_all]) in left_out {
         unseen.notes.add(format!(
-            "user {user} has more descriptors than are looked at: {in_part} of his processes are looked at in part, {not_at_all} not at all"
+            "user {user} has more descriptors than are looked at, or programs that begin and keep whoever looks waiting: {in_part} of his \
+             processes are looked at in part, {not_at_all} not at all"
         ));
     }
     Ok(unseen)
@@ -125,16 +168,8 @@ fn processes() -> io::Result<(Vec<Process>, Vec<Process>)> {
         let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str()?.parse::<u32>().ok()) else {
             continue;
         };
-        // Of this folder, unlike all else in it, the owner is always the effective user.
-        let Ok(folder) = fs::metadata(format!("/proc/{pid}")) else { continue };
-        let effective = folder.uid();
-        let user = if is_trusted(effective) {
-            Status::of(pid).map_or(u32::MAX, |status| status.least_trusted())
-        } else {
-            effective
-        };
-        let process = Process { pid, user };
-        if is_trusted(user) {
+        let Some(process) = Process::of(pid) else { continue };
+        if is_trusted(process.user) {
             trusted.push(process);
         } else {
             let size = fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |folder| folder.len());
@@ -177,6 +212,13 @@ struct Walk {
     costly: usize,
 }
 
+/// What came of one that was gone in another thread.
+struct Walked<T> {
+    walk: Walk,
+    end: io::Result<End>,
+    found: Vec<(i32, T)>,
+}
+
 impl Walk {
     fn of(process: Process) -> Walk {
         Walk { process, last: -1, links: 0, costly: 0 }
@@ -186,8 +228,13 @@ impl Walk {
         self.links > 0
     }
 
-    /// Goes on.
-    fn go(&mut self, most: Most, mut f: impl FnMut(i32, &[u8]) -> Seen) -> io::Result<End> {
+    /// Goes on: `look` sees each descriptor, `f` takes what it finds, until that says false.
+    fn go<T>(
+        &mut self,
+        most: Most,
+        mut look: impl FnMut(i32, &[u8]) -> Seen<T>,
+        mut f: impl FnMut(i32, T) -> bool,
+    ) -> io::Result<End> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(format!("/proc/{}/fd", self.process.pid), flags, Mode::empty())?;
         // They come in the order of their numbers.
@@ -204,18 +251,42 @@ impl Walk {
             (self.last, self.links) = (number, self.links + 1);
             let mut text = [MaybeUninit::uninit(); 64];
             let Ok((text, _)) = readlinkat_raw(&dir, entry.file_name(), &mut text[..]) else { continue };
-            match f(number, text) {
-                Seen::Cheap => {}
-                Seen::Enough => return Ok(End::Whole),
-                Seen::Costly => {
-                    self.costly += 1;
-                    if self.costly >= most.costly {
-                        return Ok(End::Costly);
-                    }
-                }
+            let (is_costly, found) = match look(number, text) {
+                Seen::Nothing => (false, None),
+                Seen::Costly => (true, None),
+                Seen::Cheap(found) => (false, Some(found)),
+                Seen::Dear(found) => (true, Some(found)),
+            };
+            if found.is_some_and(|found| !f(number, found)) {
+                return Ok(End::Whole);
+            }
+            self.costly += usize::from(is_costly);
+            if self.costly >= most.costly {
+                return Ok(End::Costly);
             }
         }
         Ok(End::Whole)
+    }
+
+    /// Goes on in a thread that is left behind if the process keeps it waiting.
+    fn go_aside<T: Send + 'static>(
+        mut self,
+        most: Most,
+        mut look: impl FnMut(u32, i32, &[u8]) -> Seen<T> + Send + 'static,
+    ) -> Option<Walked<T>> {
+        let Process { pid, user } = self.process;
+        aside::of(user, move |pulse| {
+            let mut all = Vec::new();
+            let see = |number: i32, text: &[u8]| {
+                pulse.beat();
+                look(pid, number, text)
+            };
+            let end = self.go(most, see, |number, found| {
+                all.push((number, found));
+                true
+            });
+            Walked { walk: self, end, found: all }
+        })
     }
 }
 
@@ -254,9 +325,10 @@ mod tests {
         let file = File::open("/dev/null").expect("a file");
         let mut found = false;
         let mine = own().process;
-        all(|process, number, text| {
-            found |= process == mine && number == file.as_raw_fd() && text == b"/dev/null";
-            Seen::Cheap
+        let look = |_, _, text: &[u8]| if text == b"/dev/null" { Seen::Cheap(()) } else { Seen::Nothing };
+        all(look, |process, number, ()| {
+            found |= process == mine && number == file.as_raw_fd();
+            true
         })
         .expect("/proc");
         assert!(found);
@@ -266,15 +338,20 @@ mod tests {
     fn a_walk_ends_at_its_bounds_and_goes_on_where_it_ended() {
         let held: Vec<File> = (0..30).map(|_| File::open("/dev/null").expect("a file")).collect();
         let (mut walk, mut seen) = (own(), Vec::new());
-        let mut see = |number: i32, _: &[u8]| {
-            seen.push(number);
-            Seen::Cheap
+        let mut go = |most| {
+            let end = walk.go(
+                most,
+                |_, _| Seen::Cheap(()),
+                |number, ()| {
+                    seen.push(number);
+                    true
+                },
+            );
+            (end.expect("/proc"), walk.links)
         };
-        assert_eq!(walk.go(Most { links: 10, ..Most::EVERYTHING }, &mut see).expect("/proc"), End::Links);
-        let late = Most { until: Some(Instant::now()), ..Most::EVERYTHING };
-        assert_eq!(walk.go(late, &mut see).expect("/proc"), End::Late);
-        assert_eq!(walk.links, 10);
-        assert_eq!(walk.go(Most::EVERYTHING, &mut see).expect("/proc"), End::Whole);
+        assert_eq!(go(Most { links: 10, ..Most::EVERYTHING }), (End::Links, 10));
+        assert_eq!(go(Most { until: Some(Instant::now()), ..Most::EVERYTHING }), (End::Late, 10));
+        assert_eq!(go(Most::EVERYTHING).0, End::Whole);
         assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         assert!(held.iter().all(|file| seen.contains(&file.as_raw_fd())), "{seen:?}");
     }
@@ -283,16 +360,37 @@ mod tests {
     fn what_costs_more_has_a_bound_of_its_own() {
         let held: Vec<File> = (0..30).map(|_| File::open("/dev/null").expect("a file")).collect();
         let few = Most { costly: 5, ..Most::EVERYTHING };
+        let see = |_: i32, text: &[u8]| if text == b"/dev/null" { Seen::Dear(()) } else { Seen::Nothing };
         let (mut walk, mut seen) = (own(), 0);
-        let see = |_: i32, text: &[u8]| {
-            let is_one = text == b"/dev/null";
-            seen += usize::from(is_one);
-            if is_one { Seen::Costly } else { Seen::Cheap }
+        let count = |_: i32, ()| {
+            seen += 1;
+            true
         };
-        assert_eq!(walk.go(few, see).expect("/proc"), End::Costly);
+        assert_eq!(walk.go(few, see, count).expect("/proc"), End::Costly);
         assert_eq!(seen, 5);
-        let end = own().go(Most::EVERYTHING, |_, _| Seen::Enough).expect("/proc");
-        assert_eq!(end, End::Whole);
+        let costly = |_: i32, _: &[u8]| Seen::<()>::Costly;
+        assert_eq!(own().go(few, costly, |_, ()| true).expect("/proc"), End::Costly);
+        let mut taken = 0;
+        let one = |_: i32, ()| {
+            taken += 1;
+            false
+        };
+        assert_eq!(own().go(Most::EVERYTHING, see, one).expect("/proc"), End::Whole);
+        assert_eq!(taken, 1);
         drop(held);
+    }
+
+    #[test]
+    fn a_process_of_another_user_is_looked_at_aside() {
+        let file = File::open("/dev/null").expect("a file");
+        let mine = Process { user: bypath_sys::process::euid() + 1000, ..own().process };
+        let see = |pid, _, text: &[u8]| match text {
+            b"/dev/null" => Seen::Cheap((pid, std::thread::current().id())),
+            _ => Seen::Nothing,
+        };
+        let Walked { walk, end, found } = Walk::of(mine).go_aside(Most::EVERYTHING, see).expect("it is told");
+        assert_eq!((walk.process, end.expect("/proc")), (mine, End::Whole));
+        let (_, (pid, there)) = found.into_iter().find(|(n, _)| *n == file.as_raw_fd()).expect("it is found");
+        assert!(pid == mine.pid && there != std::thread::current().id());
     }
 }

@@ -1,9 +1,9 @@
 //! What the kernel has dropped at UDP sockets, as `/proc/net/udp` tells: of each socket, by its inode.
 
+use super::descriptors::Process;
 use crate::effort::Effort;
 use crate::foreign;
 use std::collections::HashMap;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,16 +31,15 @@ struct Table {
 impl Drops {
     /// Datagrams that the kernel has dropped at the socket behind a descriptor of a process of this user, most of them as its queue was full;
     /// `None`: that cannot be told, or not in time.
-    pub fn at(&mut self, pid: u32, user: u32, fd: i32) -> Option<u64> {
+    pub fn at(&mut self, process: Process, fd: i32) -> Option<u64> {
         let Drops { tables, effort } = self;
+        let Process { pid, user } = process;
         let most = effort.left(user).unwrap_or(MOST);
         if most.is_zero() {
             return None;
         }
         effort.on(user, || {
-            let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-            let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+            let (inode, namespace) = process.socket(fd)?;
             let known = tables.get(&namespace).filter(|table| table.is_whole || table.user == user);
             if known.is_none() {
                 tables.insert(namespace.clone(), Table::read(pid, user, most));
@@ -76,11 +75,16 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
 
+    /// This one, as if it were that user's.
+    fn process(user: u32) -> Process {
+        Process { pid: std::process::id(), user }
+    }
+
     #[test]
     fn sockets_of_another_user_are_looked_for_no_longer_than_he_is_given() {
         let stranger = bypath_sys::process::euid() + 1000;
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let at = |drops: &mut Drops, user| drops.at(std::process::id(), user, socket.as_raw_fd());
+        let at = |drops: &mut Drops, user| drops.at(process(user), socket.as_raw_fd());
         let mut drops = Drops::default();
         assert_eq!(at(&mut drops, stranger), Some(0));
         drops.effort.on(stranger, || std::thread::sleep(Duration::from_millis(100)));
@@ -92,13 +96,13 @@ mod tests {
     #[test]
     fn a_table_that_was_read_in_part_is_read_again_for_another_user() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (pid, me) = (std::process::id(), bypath_sys::process::euid());
+        let me = bypath_sys::process::euid();
         let mut drops = Drops::default();
-        let namespace = fs::read_link("/proc/self/ns/net").unwrap();
+        let namespace = std::fs::read_link("/proc/self/ns/net").unwrap();
         let part = Table { drops: HashMap::new(), is_whole: false, user: me + 1000 };
         drops.tables.insert(namespace, part);
-        assert_eq!(drops.at(pid, me + 1000, socket.as_raw_fd()), None);
-        assert_eq!(drops.at(pid, me, socket.as_raw_fd()), Some(0));
+        assert_eq!(drops.at(process(me + 1000), socket.as_raw_fd()), None);
+        assert_eq!(drops.at(process(me), socket.as_raw_fd()), Some(0));
     }
 
     #[test]
@@ -106,7 +110,7 @@ mod tests {
         let me = bypath_sys::process::euid();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let receiver = UdpSocket::bind(address).unwrap();
-            let at = || Drops::default().at(std::process::id(), me, receiver.as_raw_fd());
+            let at = || Drops::default().at(process(me), receiver.as_raw_fd());
             assert_eq!(at(), Some(0), "{address}");
             let sender = UdpSocket::bind(address).unwrap();
             let sent = 2000;
@@ -121,6 +125,6 @@ mod tests {
             assert_eq!(at(), Some(sent - got), "{address}");
             assert!(got < sent, "the queue was never full");
         }
-        assert_eq!(Drops::default().at(std::process::id(), me, i32::MAX), None);
+        assert_eq!(Drops::default().at(process(me), i32::MAX), None);
     }
 }

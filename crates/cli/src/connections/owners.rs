@@ -1,6 +1,8 @@
 //! Who has a socket: the kernel names the inode of a TCP connection's end (sock_diag), and `/proc/PID/fd` those that a process has.
 
-use super::Family;
+use super::descriptors::Process;
+use super::{Family, Member};
+use crate::aside;
 use crate::effort::Effort;
 use bypath_shm::view::End;
 use bypath_sys::netns::Namespace;
@@ -23,7 +25,8 @@ impl Owners {
         let user = family.region.user;
         family
             .holders(end)
-            .any(|member| !effort.is_over(user) && effort.on(user, || kernel.says(member.pid, end).is_some()))
+            .map(Member::process)
+            .any(|process| !effort.is_over(user) && effort.on(user, || kernel.says(process, end).is_some()))
     }
 }
 
@@ -48,22 +51,22 @@ impl Drop for Netlink {
 
 impl Kernel {
     /// That this process has this socket; else nothing.
-    fn says(&mut self, pid: u32, end: &End) -> Option<()> {
+    fn says(&mut self, process: Process, end: &End) -> Option<()> {
         let (local, remote) = (end.local?.into(), end.remote?.into());
-        let link = fs::read_link(format!("/proc/{pid}/fd/{}", end.fd)).ok()?;
-        let inode: u32 = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-        let found = sockdiag::tcp(self.netlink(pid)?, &local, &remote).ok()??;
-        (end.cookie == Some(found.cookie) && inode == found.inode).then_some(())
+        let (inode, namespace) = process.socket(end.fd)?;
+        let found = sockdiag::tcp(self.netlink(process, namespace)?, &local, &remote).ok()??;
+        (end.cookie == Some(found.cookie) && inode == u64::from(found.inode)).then_some(())
     }
 
-    fn netlink(&mut self, pid: u32) -> Option<i32> {
-        let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+    fn netlink(&mut self, Process { pid, user }: Process, namespace: PathBuf) -> Option<i32> {
         if self.open.as_ref().is_none_or(|open| open.namespace != namespace) {
             let is_own = fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace);
             let opened = if is_own {
                 sockdiag::open(3)
             } else {
-                Namespace::of(pid).and_then(|there| there.run(|| sockdiag::open(3))?)
+                aside::of(user, move |_| {
+                    Namespace::of(pid).and_then(|there| there.run(|| sockdiag::open(3))?)
+                })?
             };
             self.open = Some(Netlink { namespace, number: opened.ok()? });
         }

@@ -5,6 +5,7 @@
 //! each process and each region, far above what an honest one has, and what others show for each process and each user.
 
 use super::descriptors::{self, Process, Seen, Unseen};
+use crate::aside;
 use bypath_shm::family::VIEW_NAME;
 use bypath_sys::{open_files, process};
 use std::cell::RefCell;
@@ -33,7 +34,7 @@ pub struct Region {
     /// Which one it is.
     pub id: Id,
     /// Descriptors of processes that refer to it.
-    pub places: Vec<(u32, i32)>,
+    pub places: Vec<(Process, i32)>,
     /// Whose it is: of several users the one who is trusted least.
     pub user: u32,
     /// Whether several users have it who are not trusted.
@@ -90,8 +91,28 @@ pub fn is_trusted(user: u32) -> bool {
 /// /proc cannot be listed.
 pub fn find() -> io::Result<Found> {
     let mut views = Views::default();
-    let unseen = descriptors::all(|process, number, text| views.see(process, number, text))?;
+    let unseen = descriptors::all(view, |process, number, view| views.see(process, number, view))?;
     Ok(views.found(unseen))
+}
+
+/// Memory that is called a view: which file it is, and who made it.
+struct View {
+    id: Id,
+    maker: u32,
+}
+
+fn view(pid: u32, number: i32, text: &[u8]) -> Seen<View> {
+    let name = text.strip_prefix(b"/memfd:").and_then(|text| text.strip_suffix(b" (deleted)"));
+    if name != Some(VIEW_NAME.as_bytes()) {
+        return Seen::Nothing;
+    }
+    // Anything may be called so: it is not even asked what it is, unless it is memory.
+    let Ok(file) = open_files::memory(pid, number, false) else { return Seen::Costly };
+    match File::from(file).metadata() {
+        // Of memory the owner is who made it.
+        Ok(metadata) => Seen::Dear(View { id: (metadata.dev(), metadata.ino()), maker: metadata.uid() }),
+        Err(_) => Seen::Costly,
+    }
 }
 
 /// What was found so far.
@@ -107,34 +128,28 @@ struct Views {
 }
 
 impl Views {
-    fn see(&mut self, process: Process, number: i32, text: &[u8]) -> Seen {
-        let name = text.strip_prefix(b"/memfd:").and_then(|text| text.strip_suffix(b" (deleted)"));
-        if name != Some(VIEW_NAME.as_bytes()) {
-            return Seen::Cheap;
-        }
+    /// False: this process has had its share.
+    fn see(&mut self, process: Process, number: i32, View { id, maker }: View) -> bool {
         let Process { pid, user } = process;
-        // Anything may be called so: it is not even asked what it is, unless it is memory.
-        let Ok(file) = open_files::memory(pid, number, false) else { return Seen::Costly };
-        let Ok(metadata) = File::from(file).metadata() else { return Seen::Costly };
-        let (id, maker) = ((metadata.dev(), metadata.ino()), metadata.uid());
-        // Of memory the owner is who made it. Programs take descriptors from others, or look at theirs.
+        // Programs take descriptors from others, or look at theirs.
         if !is_trusted(maker) && maker != user {
-            return Seen::Costly;
+            return true;
         }
         let its = self.of_process.entry(pid).or_default();
         if its.contains(&id) {
-            return Seen::Costly;
+            return true;
         }
         if its.len() == if is_trusted(user) { OF_TRUSTED_PROCESS } else { OF_PROCESS } {
             self.rich.push((pid, its.len()));
-            return Seen::Enough;
+            return false;
         }
         its.push(id);
-        self.add(id, user, (pid, number));
-        Seen::Costly
+        self.add(id, (process, number));
+        true
     }
 
-    fn add(&mut self, id: Id, user: u32, place: (u32, i32)) {
+    fn add(&mut self, id: Id, place: (Process, i32)) {
+        let user = place.0.user;
         let known = self.at.get(&id).copied();
         let count = self.of_user.entry(user).or_default();
         if known.is_none() && !is_trusted(user) {
@@ -181,11 +196,12 @@ impl Region {
     /// Opens it by any process that has it still.
     pub fn open(&self, writable: bool) -> io::Result<File> {
         let mut why = io::Error::from(rustix::io::Errno::SRCH);
-        for (pid, number) in &self.places {
-            match open_files::memory(*pid, *number, writable).map(File::from) {
-                Ok(file) if id_of(&file)? == self.id => return Ok(file),
-                Ok(_) => {}
-                Err(e) => why = e.into(),
+        for &(Process { pid, user }, number) in &self.places {
+            match aside::of(user, move |_| open_files::memory(pid, number, writable).map(File::from)) {
+                Some(Ok(file)) if id_of(&file)? == self.id => return Ok(file),
+                Some(Ok(_)) => {}
+                Some(Err(e)) => why = e.into(),
+                None => why = rustix::io::Errno::TIMEDOUT.into(),
             }
         }
         Err(why)

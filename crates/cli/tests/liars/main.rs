@@ -7,6 +7,7 @@ mod common;
 #[expect(dead_code, reason = "a part is needed here")]
 mod lab;
 
+mod begins;
 mod bells;
 mod crowds;
 mod liar;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A connection that is said to be on rings of this length.
-fn has_connection(liar: &Liar, number: usize, ring: u32) {
+pub fn has_connection(liar: &Liar, number: usize, ring: u32) {
     let cookies = [(1 << 40) + 2 * number as u64, (1 << 40) + 2 * number as u64 + 1];
     has_ring(liar, number, cookies);
     let end = &liar.family.ends[number];

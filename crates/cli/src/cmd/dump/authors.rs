@@ -1,10 +1,15 @@
 //! Who writes what is looked at, and whether he is in the middle of it.
 
 use super::memory::{self, Life};
+use crate::connections::descriptors::Process;
 use crate::connections::{self, Writer, Writing};
 use bypath_sockets::service::place;
 use bypath_sys::seqpacket;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::time::Duration;
+
+/// How long the mappings of a service are looked at: it has three for each connection.
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// Whoever writes one direction.
 #[derive(Debug)]
@@ -31,12 +36,12 @@ impl Author {
 }
 
 /// The process of the service of this name, as far as this one finds it.
-pub fn service(name: &str) -> Option<u32> {
+pub fn service(name: &str) -> Option<Process> {
     let end = seqpacket::connect(&place::find(name)?).ok()?;
-    u32::try_from(getsockopt(&end, PeerCredentials).ok()?.pid()).ok()
+    Process::of(getsockopt(&end, PeerCredentials).ok()?.pid().try_into().ok()?)
 }
 
 /// Whether that process has the memory that is looked at: a service of the same name may be another one.
-pub fn has(pid: u32, life: &Life) -> bool {
-    memory::arenas(pid, None).is_ok_and(|all| all.iter().any(|arena| life.is_in(arena)))
+pub fn has(service: Process, life: &Life) -> bool {
+    memory::arenas(service, Some(LONGEST)).is_ok_and(|all| all.iter().any(|arena| life.is_in(arena)))
 }

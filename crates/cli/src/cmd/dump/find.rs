@@ -7,6 +7,7 @@ use super::effort::Effort;
 use super::memory::{self, Arena, Life, Place};
 use super::tap::Tap;
 use super::taps::{Named, OF_USER, Wanted, addresses, forbidden, named};
+use crate::connections::descriptors::Process;
 use crate::connections::{self, Connection, Member, Scan, Sockets, Word, is_trusted};
 use crate::output::Failure;
 use bypath_shm::arena::Geometry;
@@ -95,7 +96,7 @@ pub fn find<'a>(
     let mut lives: HashMap<Life, Word> = open.iter().map(|tap| (tap.life, tap.word)).collect();
     let mut slots = Slots::default();
     // The processes of netstack services.
-    let mut services: HashMap<String, Option<u32>> = HashMap::new();
+    let mut services: HashMap<String, Option<Process>> = HashMap::new();
     let mut of_user: HashMap<u32, usize> = HashMap::new();
     open.iter().for_each(|tap| *of_user.entry(tap.user).or_default() += 1);
     let mut connections = scan.connections();
@@ -133,7 +134,8 @@ pub fn find<'a>(
                 ends.map(|end| end.and_then(|(family, end)| family.writer(end).ok()).map(Author::Programs));
             if let Some(name) = &c.end.service {
                 let known = services.entry(name.clone()).or_insert_with(|| authors::service(name));
-                writers[1] = known.filter(|pid| authors::has(*pid, &place.life)).map(Author::Service);
+                writers[1] =
+                    known.filter(|its| authors::has(*its, &place.life)).map(|its| Author::Service(its.pid));
             }
             let wanted = wanted.directions(&ends, [Some(dialler), Some(accepter)]);
             let addresses = [dialler, accepter];
@@ -165,9 +167,9 @@ impl Slots {
         if !(Geometry { slots: 1, ring }).is_valid() {
             return Ok(None);
         }
-        let (pid, user) = (process.pid, process.user);
+        let pid = process.pid;
         if !self.all.contains_key(&(pid, ring)) {
-            let all = self.read(pid, user, ring)?;
+            let all = self.read(process.process(), ring)?;
             self.all.insert((pid, ring), all);
         }
         let all = &self.all[&(pid, ring)];
@@ -175,7 +177,8 @@ impl Slots {
         Ok(orders.into_iter().find_map(|cookies| Some((*all.get(&cookies)?, cookies))))
     }
 
-    fn read(&mut self, pid: u32, user: u32, ring: u32) -> Result<HashMap<[u64; 2], Place>, Failure> {
+    fn read(&mut self, process: Process, ring: u32) -> Result<HashMap<[u64; 2], Place>, Failure> {
+        let Process { pid, user } = process;
         let Slots { arenas, effort, late, .. } = self;
         let mut all: HashMap<[u64; 2], Place> = HashMap::new();
         if effort.is_over(user) {
@@ -184,13 +187,13 @@ impl Slots {
         }
         // A process that has gone, or goes, has none.
         let left = effort.left(user);
-        let its = || effort.on(user, || memory::arenas(pid, left).unwrap_or_default());
+        let its = || effort.on(user, || memory::arenas(process, left).unwrap_or_default());
         let arenas = arenas.entry(pid).or_insert_with(its);
         for arena in arenas.iter() {
             if effort.is_over(user) {
                 break;
             }
-            match effort.on(user, || memory::slots(pid, *arena, ring)) {
+            match effort.on(user, || memory::slots(process, *arena, ring)) {
                 Ok(slots) => slots.into_iter().for_each(|(cookies, place): ([u64; 2], Place)| {
                     let best = all.entry(cookies).or_insert(place);
                     if place.whole {

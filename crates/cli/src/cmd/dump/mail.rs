@@ -5,6 +5,7 @@
 
 use super::memory::{Letterbox, Letters};
 use super::tap::{Over, PATIENCE};
+use crate::connections::descriptors::Process;
 use bypath::clock::monotonic_ns;
 use bypath_shm::dgram::{ALIGN, HEADS, LONGEST, MARK, Record, WORD, span};
 use std::ops::Range;
@@ -16,7 +17,7 @@ const LOOKS: usize = 20;
 #[derive(Debug)]
 pub struct Mail {
     /// In whose memory it is read.
-    pub pid: u32,
+    pub process: Process,
     /// Where.
     pub place: Letterbox,
     /// The socket whose it is.
@@ -47,9 +48,9 @@ pub struct Post {
 pub const MOST: usize = span(HEADS, LONGEST) as usize;
 
 impl Mail {
-    /// One that is read in the memory of `pid`. `from`: up to where it is known; `None`: it begins with what waits there.
-    pub fn new(pid: u32, place: Letterbox, cookie: u64, from: Option<u64>) -> Mail {
-        Mail { pid, place, cookie, seen: from, busy: None, gap: false }
+    /// One that is read in the memory of a process. `from`: up to where it is known; `None`: it begins with what waits there.
+    pub fn new(process: Process, place: Letterbox, cookie: u64, from: Option<u64>) -> Mail {
+        Mail { process, place, cookie, seen: from, busy: None, gap: false }
     }
 
     /// Up to where it is known.
@@ -83,7 +84,7 @@ impl Mail {
         let last = if new > size || self.gap { tail } else { seen.wrapping_add(wanted) };
         let new = last.wrapping_sub(seen);
         room.resize(wanted as usize, 0);
-        self.place.octets(self.pid, last.wrapping_sub(wanted), room)?;
+        self.place.octets(self.process, last.wrapping_sub(wanted), room)?;
         let Some(kept) = self.kept(last)? else { return Ok(None) };
         let kept = kept.min(wanted);
         self.gap = kept < new && last != tail;
@@ -106,7 +107,7 @@ impl Mail {
 
     /// What its control words say.
     fn look(&self) -> Result<Letters, Over> {
-        let words = self.place.letters(self.pid)?;
+        let words = self.place.letters(self.process)?;
         if words.cookie == self.cookie { Ok(words) } else { Err(Over::Gone) }
     }
 
@@ -225,10 +226,10 @@ mod tests {
         }
 
         fn mail(&self, from: Option<u64>) -> Mail {
-            let pid = std::process::id();
-            let all = memory::letterboxes(pid, None).unwrap();
-            let ours = |place: &Letterbox| place.letters(pid).is_ok_and(|words| words.cookie == self.cookie);
-            Mail::new(pid, all.into_iter().find(ours).expect("the mailbox"), self.cookie, from)
+            let me = Process::of(std::process::id()).unwrap();
+            let all = memory::letterboxes(me, None).unwrap();
+            let ours = |place: &Letterbox| place.letters(me).is_ok_and(|words| words.cookie == self.cookie);
+            Mail::new(me, all.into_iter().find(ours).expect("the mailbox"), self.cookie, from)
         }
     }
 

@@ -1,5 +1,8 @@
 //! Memory of another process, read from outside: where its arenas are, and what stands there.
 
+use crate::aside::{self, Pulse};
+use crate::connections::descriptors::Process;
+use crate::connections::is_trusted;
 use bypath_shm::arena::{Control, Geometry, PAGE, slot_use};
 use bypath_shm::direction::{Direction, HeadLine, TailLine};
 use bypath_shm::mailbox::{self, Mailbox};
@@ -15,8 +18,20 @@ use std::time::{Duration, Instant};
 /// Fills `to` with what stands at `pieces` (address and length) in a process, one after the other.
 ///
 /// # Errors
-/// EPERM: not allowed; ESRCH: it has ended; EFAULT: nothing is mapped there (any more).
-pub fn read(pid: u32, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Result<()> {
+/// EPERM: not allowed; ESRCH: it has ended; EFAULT: nothing is mapped there (any more); ETIMEDOUT: another user's process keeps whoever reads waiting.
+pub fn read(from: Process, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Result<()> {
+    let Process { pid, user } = from;
+    if is_trusted(user) {
+        return read_here(pid, pieces, to);
+    }
+    let (pieces, mut room) = (pieces.to_vec(), vec![0; to.len()]);
+    let copied = aside::of(user, move |_| read_here(pid, &pieces, &mut room).map(|()| room));
+    to.copy_from_slice(&copied.unwrap_or(Err(nix::Error::ETIMEDOUT))?);
+    Ok(())
+}
+
+/// However long it takes.
+fn read_here(pid: u32, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Result<()> {
     let remote: Vec<_> = pieces.iter().map(|&(base, len)| RemoteIoVec { base, len }).collect();
     let wanted = to.len();
     let got = process_vm_readv(Pid::from_raw(pid.cast_signed()), &mut [IoSliceMut::new(to)], &remote)?;
@@ -36,27 +51,34 @@ pub struct Arena {
 ///
 /// # Errors
 /// It has ended, or is another user's.
-pub fn arenas(pid: u32, most: Option<Duration>) -> io::Result<Vec<Arena>> {
-    mapped(pid, "bypath-arena", most)
+pub fn arenas(process: Process, most: Option<Duration>) -> io::Result<Vec<Arena>> {
+    mapped(process, "bypath-arena", most)
 }
 
 /// The memfds of this name that a process maps from their beginning on. Anything may be called so: of a file of somebody's own
 /// (FUSE) each look would have to wait for him, so only what is in the kernel's own file system counts.
-fn mapped(pid: u32, name: &str, most: Option<Duration>) -> io::Result<Vec<Arena>> {
+fn mapped(process: Process, name: &'static str, most: Option<Duration>) -> io::Result<Vec<Arena>> {
+    let (Process { pid, user }, device) = (process, mem::anonymous_device()?);
     let until = most.map(|most| Instant::now() + most);
-    let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
-    named_in(&mut maps, name, mem::anonymous_device()?, until)
+    let all = aside::of(user, move |pulse| {
+        let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
+        let is_late = || {
+            pulse.beat();
+            until.is_some_and(|until| Instant::now() >= until)
+        };
+        named_in(&mut maps, name, device, is_late)
+    });
+    all.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn named_in(
     maps: &mut impl BufRead,
     name: &str,
     (major, minor): (u32, u32),
-    until: Option<Instant>,
+    is_late: impl Fn() -> bool,
 ) -> io::Result<Vec<Arena>> {
     let (device, name) = (format!("{major:02x}:{minor:02x}"), format!("/memfd:{name}"));
     let (mut found, mut line) = (Vec::new(), Vec::new());
-    let is_late = || until.is_some_and(|until| Instant::now() >= until);
     // A line at a time: there may be as many as the kernel allows, each as long as a path can be.
     while !is_late() && maps.read_until(b'\n', &mut line)? > 0 {
         found.extend(str::from_utf8(&line).ok().and_then(|line| named(line, &name, &device)));
@@ -112,7 +134,12 @@ pub struct Place {
 ///
 /// # Errors
 /// As [`read`].
-pub fn slots(pid: u32, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Place)>> {
+pub fn slots(process: Process, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Place)>> {
+    let Process { pid, user } = process;
+    aside::of(user, move |pulse| slots_here(pid, arena, ring, pulse)).unwrap_or(Err(nix::Error::ETIMEDOUT))
+}
+
+fn slots_here(pid: u32, arena: Arena, ring: u32, pulse: &Pulse) -> nix::Result<Vec<([u64; 2], Place)>> {
     let Arena { base, size, file } = arena;
     let slot_size = Geometry { slots: 1, ring }.slot_size();
     let rest = size.checked_sub(PAGE).filter(|rest| rest.is_multiple_of(slot_size)).unwrap_or(0);
@@ -124,7 +151,8 @@ pub fn slots(pid: u32, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Pl
     for slot in 0..geometry.slots {
         let control = base + geometry.slot(slot);
         let mut raw = [0; Title::SIZE];
-        read(pid, &[(control, Title::SIZE)], &mut raw)?;
+        read_here(pid, &[(control, Title::SIZE)], &mut raw)?;
+        pulse.beat();
         let title = Title::decode(&raw);
         // Slots are handed out from the first one on: behind one that never was nothing else was, and pages there have no memory yet.
         if title.life == 0 {
@@ -166,8 +194,8 @@ pub struct Letters {
 ///
 /// # Errors
 /// As [`arenas`].
-pub fn letterboxes(pid: u32, most: Option<Duration>) -> io::Result<Vec<Letterbox>> {
-    Ok(mapped(pid, "bypath-mailbox", most)?.into_iter().filter_map(letterbox).collect())
+pub fn letterboxes(process: Process, most: Option<Duration>) -> io::Result<Vec<Letterbox>> {
+    Ok(mapped(process, "bypath-mailbox", most)?.into_iter().filter_map(letterbox).collect())
 }
 
 /// A mailbox has a ring that is as long as one can be.
@@ -181,7 +209,7 @@ impl Letterbox {
     ///
     /// # Errors
     /// As [`read`].
-    pub fn letters(&self, pid: u32) -> nix::Result<Letters> {
+    pub fn letters(&self, of: Process) -> nix::Result<Letters> {
         let at = |field: usize| self.base + offset_of!(mailbox::Page, mailbox) + field;
         let lock = offset_of!(Mailbox, writers) + offset_of!(mailbox::Writers, lock);
         let pieces = [
@@ -191,7 +219,7 @@ impl Letterbox {
             (at(offset_of!(Mailbox, head)), 8),
         ];
         let mut raw = [0; 28];
-        read(pid, &pieces, &mut raw)?;
+        read(of, &pieces, &mut raw)?;
         let lock = u32::from_ne_bytes(raw[8..12].try_into().expect("four bytes"));
         Ok(Letters { cookie: word(&raw, 0), lock, tail: word(&raw, 12), head: word(&raw, 20) })
     }
@@ -200,11 +228,11 @@ impl Letterbox {
     ///
     /// # Errors
     /// As [`read`].
-    pub fn octets(&self, pid: u32, from: u64, to: &mut [u8]) -> nix::Result<()> {
+    pub fn octets(&self, of: Process, from: u64, to: &mut [u8]) -> nix::Result<()> {
         let (ring, size) = (self.base + PAGE, self.ring as usize);
         let start = (from & (u64::from(self.ring) - 1)) as usize;
         let first = to.len().min(size - start);
-        read(pid, &[(ring + start, first), (ring, to.len() - first)], to)
+        read(of, &[(ring + start, first), (ring, to.len() - first)], to)
     }
 }
 
@@ -254,7 +282,7 @@ impl Place {
     ///
     /// # Errors
     /// As [`read`].
-    pub fn words(&self, pid: u32, cookies: [u64; 2]) -> nix::Result<Option<Words>> {
+    pub fn words(&self, of: Process, cookies: [u64; 2]) -> nix::Result<Option<Words>> {
         /// How often it is tried to see both tails as they were at one moment.
         const TRIES: usize = 8;
         const REST: usize = 2 * Title::SIZE;
@@ -267,7 +295,7 @@ impl Place {
         let pieces = [title, tail(0), tail(1), tail(0), head(0), head(1), released(0), released(1), title];
         let mut raw = [0; REST + 7 * 8];
         for _ in 0..TRIES {
-            read(pid, &pieces, &mut raw)?;
+            read(of, &pieces, &mut raw)?;
             if word(&raw, Title::SIZE) == word(&raw, Title::SIZE + 16) {
                 break;
             }
@@ -286,19 +314,19 @@ impl Place {
 
     /// The number of the dialler's end.
     #[cfg(test)]
-    pub fn ends(&self, pid: u32, to: &mut [u8; 4]) -> nix::Result<()> {
-        read(pid, &[(self.control + offset_of!(Control, ends), 4)], to)
+    pub fn ends(&self, of: Process, to: &mut [u8; 4]) -> nix::Result<()> {
+        read(of, &[(self.control + offset_of!(Control, ends), 4)], to)
     }
 
     /// Reads bytes of direction `d` from a position on, at most a ring of them.
     ///
     /// # Errors
     /// As [`read`].
-    pub fn bytes(&self, pid: u32, d: usize, from: u64, to: &mut [u8]) -> nix::Result<()> {
+    pub fn bytes(&self, of: Process, d: usize, from: u64, to: &mut [u8]) -> nix::Result<()> {
         let ring = self.control + PAGE + d * self.ring as usize;
         let start = (from & u64::from(self.ring - 1)) as usize;
         let first = to.len().min(self.ring as usize - start);
-        read(pid, &[(ring + start, first), (ring, to.len() - first)], to)
+        read(of, &[(ring + start, first), (ring, to.len() - first)], to)
     }
 }
 
@@ -306,6 +334,10 @@ impl Place {
 mod tests {
     use super::*;
     use std::io::Read;
+
+    fn me() -> Process {
+        Process::of(std::process::id()).unwrap()
+    }
 
     #[test]
     fn arenas_are_found_among_mappings() {
@@ -317,12 +349,10 @@ mod tests {
             7f0000c00000-7f0000e11000 rw-s 00000000 00:01 1043 /memfd:bypath-arena (deleted) more\n\
             nonsense\n\xff";
         // Of these the third is a file of another file system, the fourth and the fifth have other names.
-        let found = named_in(&mut &maps[..], "bypath-arena", (0, 1), None).unwrap();
+        let found = named_in(&mut &maps[..], "bypath-arena", (0, 1), || false).unwrap();
         assert_eq!(found, [Arena { base: 0x7f00_0000_0000, size: 0x21_1000, file: 1040 }]);
         let (own, fd) = bypath_shm::region::OwnArena::new(Geometry { slots: 1, ring: 4096 }).unwrap();
-        assert!(
-            arenas(std::process::id(), None).unwrap().iter().any(|arena| arena.size == own.geometry().size())
-        );
+        assert!(arenas(me(), None).unwrap().iter().any(|arena| arena.size == own.geometry().size()));
         drop(fd);
     }
 
@@ -330,7 +360,7 @@ mod tests {
     fn mappings_are_not_read_after_their_time() {
         const LENGTH: u64 = 1 << 24;
         let mut maps = BufReader::new(io::repeat(b'\n').take(LENGTH));
-        let found = named_in(&mut maps, "bypath-arena", (0, 1), Some(Instant::now())).unwrap();
+        let found = named_in(&mut maps, "bypath-arena", (0, 1), || true).unwrap();
         assert!(found.is_empty() && maps.into_inner().limit() > 0);
     }
 
@@ -343,6 +373,6 @@ mod tests {
 
     #[test]
     fn what_is_not_mapped_is_an_error() {
-        assert_eq!(read(std::process::id(), &[(16, 8)], &mut [0; 8]), Err(nix::Error::EFAULT));
+        assert_eq!(read(me(), &[(16, 8)], &mut [0; 8]), Err(nix::Error::EFAULT));
     }
 }

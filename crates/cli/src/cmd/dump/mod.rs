@@ -97,7 +97,7 @@ const LOOK_NS: u64 = 200_000_000;
 /// Follows until it is told to end.
 pub fn run(args: &Args) -> Outcome {
     if let Some(pid) = args.pid
-        && connections::start_time(pid).is_none()
+        && !connections::exists(pid)
     {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }

@@ -7,6 +7,7 @@ use super::memory::{self, Letterbox};
 use super::tap::Over;
 use super::taps::{OF_USER, Wanted, forbidden};
 use super::turns::{Turn, Turns};
+use crate::connections::descriptors::Process;
 use crate::connections::{Scan, Udp, is_trusted};
 use crate::filter::{Facts, Protocol};
 use crate::output::Failure;
@@ -80,7 +81,7 @@ impl Posts {
         let mut boxes: HashMap<u32, Vec<Letterbox>> = HashMap::new();
         for u in &all {
             let (Some(cookie), Some(local)) = (u.socket.cookie, u.socket.local) else { continue };
-            let (pid, user) = (u.process.pid, u.process.user);
+            let Process { pid, user } = u.process.process();
             let of_user = || self.open.iter().filter(|f| f.owner.user == user).count();
             if self.effort.is_over(user) || !is_trusted(user) && of_user() >= OF_USER {
                 continue;
@@ -92,7 +93,8 @@ impl Posts {
             // A process that has gone, or goes, has none.
             let effort = &mut self.effort;
             let left = effort.left(user);
-            let its = || effort.on(user, || memory::letterboxes(pid, left).unwrap_or_default());
+            let its =
+                || effort.on(user, || memory::letterboxes(u.process.process(), left).unwrap_or_default());
             let its = boxes.entry(pid).or_insert_with(its);
             if effort.is_over(user) {
                 self.late.insert(user);
@@ -101,10 +103,10 @@ impl Posts {
                 if effort.is_over(user) {
                     break;
                 }
-                match effort.on(user, || place.letters(pid)) {
+                match effort.on(user, || place.letters(u.process.process())) {
                     Ok(words) if words.cookie == cookie => {
                         let from = self.known.get(&place.file).copied().or(begun.then_some(0));
-                        let mail = Mail::new(pid, *place, cookie, from);
+                        let mail = Mail::new(u.process.process(), *place, cookie, from);
                         let turn = Turn::of(user);
                         self.open.push(Followed {
                             mail,
@@ -175,7 +177,7 @@ fn look(
     let most = if is_trusted(followed.owner.user) { usize::MAX } else { PIECE };
     let post = match followed.mail.read(room, most) {
         Ok(post) => post,
-        Err(Over::Forbidden) => return Err(forbidden(followed.mail.pid)),
+        Err(Over::Forbidden) => return Err(forbidden(followed.mail.process.pid)),
         Err(_) if followed.is_last => return Ok(true),
         // What came last is still there in the memory of those who wrote it.
         Err(_) => {
@@ -210,12 +212,12 @@ fn last_of<'a>(
         if effort.is_over(user) {
             return None;
         }
-        let left = effort.left(user);
-        let all = effort.on(user, || memory::letterboxes(pid, left)).ok()?;
-        Some((pid, all.into_iter().find(|other| other.file == place.file)?))
+        let (left, process) = (effort.left(user), Process { pid, user });
+        let all = effort.on(user, || memory::letterboxes(process, left)).ok()?;
+        Some((process, all.into_iter().find(|other| other.file == place.file)?))
     });
-    let (pid, there) = found?;
-    let mut mail = Mail::new(pid, there, cookie, followed.mail.seen());
+    let (process, there) = found?;
+    let mut mail = Mail::new(process, there, cookie, followed.mail.seen());
     let post = mail.read(room, most).ok().flatten();
     followed.mail = mail;
     post

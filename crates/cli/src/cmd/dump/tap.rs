@@ -8,6 +8,7 @@ use super::authors::Author;
 use super::memory::{Place, Words};
 use super::taps::{Named, named};
 use super::turns::Turn;
+use crate::connections::descriptors::Process;
 use crate::connections::{Word, Writing};
 use bypath::clock::monotonic_ns;
 use bypath_shm::direction::{Head, Path, position};
@@ -118,6 +119,10 @@ impl Tap {
         named(self.cookies, self.word)
     }
 
+    fn process(&self) -> Process {
+        Process { pid: self.pid, user: self.user }
+    }
+
     /// Whether direction `d` is shown.
     pub fn shows(&self, d: usize) -> bool {
         self.wanted[d] && !self.elsewhere[d]
@@ -146,7 +151,7 @@ impl Tap {
     /// # Errors
     /// It is over, with the last words if there are any.
     pub fn words(&self) -> Result<Words, Over> {
-        self.place.words(self.pid, self.cookies)?.ok_or(Over::Replaced)
+        self.place.words(self.process(), self.cookies)?.ok_or(Over::Replaced)
     }
 
     /// The directions in the order in which there was probably something in them: who has spoken last has been answered since.
@@ -175,7 +180,7 @@ impl Tap {
         // What is gone need not be copied.
         let wanted = new.min(size).min(since_release(words.released[d], tail));
         room.resize(wanted as usize, 0);
-        self.place.bytes(self.pid, d, position::back(tail, wanted), room)?;
+        self.place.bytes(self.process(), d, position::back(tail, wanted), room)?;
         let Some(kept) = self.kept(d, tail)? else { return Ok(None) };
         let kept = kept.min(wanted);
         let missed = new - kept;
@@ -333,10 +338,11 @@ mod tests {
         /// One that knows the connection from its beginning.
         fn tap(&self) -> Tap {
             let pid = std::process::id();
-            let slots = memory::arenas(pid, None)
+            let me = Process::of(pid).unwrap();
+            let slots = memory::arenas(me, None)
                 .unwrap()
                 .into_iter()
-                .flat_map(|a| memory::slots(pid, a, RING).unwrap_or_default());
+                .flat_map(|a| memory::slots(me, a, RING).unwrap_or_default());
             // Other tests have arenas, too, which may go meanwhile: ours is the one that shows what stands here.
             let ours = |place: &Place| {
                 // What stands in none of theirs.
@@ -344,7 +350,7 @@ mod tests {
                 let own = NEXT.fetch_add(1, Relaxed);
                 self.control().ends[0].store(own, Relaxed);
                 let mut raw = [0; 4];
-                place.ends(pid, &mut raw).is_ok() && u32::from_ne_bytes(raw) == own
+                place.ends(me, &mut raw).is_ok() && u32::from_ne_bytes(raw) == own
             };
             let place = slots.map(|(_, place)| place).find(ours).expect("the arena");
             let address = "127.0.0.1:1".parse().unwrap();
