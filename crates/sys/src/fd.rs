@@ -232,10 +232,42 @@ static ZEROES: [u8; MOST_SPACE] = [0; MOST_SPACE];
 /// As pread(2).
 pub fn first_octets(fd: i32) -> Result<[u8; 8]> {
     let mut first = [0u8; 8];
-    let args = [fd as usize, first.as_mut_ptr() as usize, first.len(), 0, 0, 0];
-    // SAFETY: the kernel writes no more than there is room for.
-    check(unsafe { syscall(libc::SYS_pread64, args) })?;
+    read_at(fd, &mut first, 0)?;
     Ok(first)
+}
+
+/// Reads what a file has at an offset; returns how much that was.
+///
+/// # Errors
+/// As pread(2).
+pub fn read_at(fd: i32, octets: &mut [u8], at: u64) -> Result<usize> {
+    let args = [fd as usize, octets.as_mut_ptr() as usize, octets.len(), at as usize, 0, 0];
+    // SAFETY: the kernel writes no more than there is room for.
+    check(unsafe { syscall(libc::SYS_pread64, args) })
+}
+
+/// Opens the file that a path leads to for reading. Waits for nothing that may be there instead.
+///
+/// # Errors
+/// As open(2).
+pub fn open_to_read(path: &std::ffi::CStr) -> Result<i32> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+    // SAFETY: the path is a NUL-terminated string.
+    check(unsafe { syscall(libc::SYS_openat, args) }).map(|fd| fd as i32)
+}
+
+/// Whether a file has an extended attribute of this name.
+///
+/// # Errors
+/// As fgetxattr(2), but for what says that there is none.
+pub fn has_attribute(fd: i32, name: &std::ffi::CStr) -> Result<bool> {
+    // SAFETY: the kernel reads a NUL-terminated name, and writes nothing where there is no room for it.
+    match check(unsafe { syscall(libc::SYS_fgetxattr, [fd as usize, name.as_ptr() as usize, 0, 0, 0, 0]) }) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Appends `record` (8192 at most) bytes of zeroes to a file that [`open_rw`] has opened, and returns their offset, a multiple of `record`. The kernel

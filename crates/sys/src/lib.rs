@@ -21,6 +21,7 @@ pub mod folder;
 pub mod futex;
 #[cfg(feature = "link")]
 pub mod heap;
+pub mod image;
 #[cfg(feature = "link")]
 pub mod kept_folder;
 pub mod mem;

@@ -31,6 +31,14 @@ pub fn euid() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
+/// Whether the effective user and group are the real ones. Where they are not, the kernel has the next program's loader leave out what is to be preloaded.
+pub fn is_one_user() -> bool {
+    // SAFETY: no arguments.
+    let [user, group, effective_group] = [libc::SYS_getuid, libc::SYS_getgid, libc::SYS_getegid]
+        .map(|number| unsafe { syscall(number, [0; 6]) as u32 });
+    user == euid() && group == effective_group
+}
+
 /// Whether this process, or one forked from it, can become another user: it has the right to, or is several users already.
 pub fn may_become_another_user() -> bool {
     const SETUID: u32 = 7;
