@@ -5,7 +5,7 @@
 mod support;
 
 #[path = "agent/programs.rs"]
-#[expect(dead_code, reason = "its compiler is not needed here")]
+#[expect(dead_code, reason = "not all of it is needed here")]
 mod agents;
 
 #[path = "users/cgroup.rs"]

@@ -8,6 +8,7 @@ use crate::real::{self, hook};
 use crate::{init, memory};
 use bypath_sockets::hook::{self, DEED, Image};
 use bypath_sys::mem::Mapping;
+use bypath_sys::{fd, image};
 use libc::{c_char, c_int};
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -19,12 +20,12 @@ type Strings = *const *const c_char;
 hook! {
     /// `execve()`.
     fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int, raw Some(libc::SYS_execve); {
-        replacing(envp, || image_at(path), |legacy| real(path, argv, legacy.unwrap_or(envp)))
+        replacing(envp, || image_at(text(path)?), |legacy| real(path, argv, legacy.unwrap_or(envp)))
     }
 
     /// `execv()`.
     fn execv(path: *const c_char, argv: Strings) -> c_int, raw None; {
-        replacing(environment(), || image_at(path), |legacy| match legacy {
+        replacing(environment(), || image_at(text(path)?), |legacy| match legacy {
             Some(envp) => real_execve(path, argv, envp),
             None => real(path, argv),
         })
@@ -50,10 +51,7 @@ hook! {
 
     /// `fexecve()`.
     fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int, raw None; {
-        replacing(envp, || image_of(|st| {
-            // SAFETY: fstat writes one stat structure.
-            unsafe { libc::fstat(fd, st) }
-        }), |legacy| real(fd, argv, legacy.unwrap_or(envp)))
+        replacing(envp, || image_of(fd), |legacy| real(fd, argv, legacy.unwrap_or(envp)))
     }
 }
 
@@ -130,15 +128,25 @@ fn handing_over(
     exec: impl Fn(Option<Strings>) -> c_int,
 ) -> c_int {
     let deed = kept(|| {
-        let heirs =
-            hook::has_legacy() && real::load::<{ real::index("execvpe") }>() != 0 && loads_library(envp);
-        hook::exec_begin(if heirs { image() } else { None })
+        hook::exec_begin(|| {
+            let heirs = hook::has_legacy()
+                && real::load::<{ real::index("execvpe") }>() != 0
+                && loads_library(envp)
+                && init::is_library_there();
+            if heirs { image() } else { None }
+        })
     });
     let extended = deed.as_ref().and_then(|deed| {
         let text = deed.variable();
         // Any that went before is nobody's.
         kept(|| extend(envp, |s| value_of(s, DEED).is_some(), || std::iter::once([text, &[], &[], &[]])))
     });
+    let nothing: fn() -> Option<Image> = || None;
+    if deed.is_some() && extended.is_none() {
+        // Nobody would be told of what stays open.
+        kept(|| hook::exec_failed(deed));
+        return handing_over(envp, nothing, exec);
+    }
     let ret = exec(extended.as_ref().map(|m| m.addr().cast_const().cast()));
     // The variable may be just too much.
     let too_long = extended.is_some() && errno::get() == libc::E2BIG;
@@ -149,7 +157,6 @@ fn handing_over(
         }
         hook::exec_failed(deed);
     });
-    let nothing: fn() -> Option<Image> = || None;
     if too_long { handing_over(envp, nothing, exec) } else { ret }
 }
 
@@ -188,7 +195,8 @@ fn behind<'a>(string: *const c_char, prefix: impl Iterator<Item = u8>) -> Option
 /// Whether the loader of a program with this environment will load this library, by the name it has here.
 fn loads_library(envp: Strings) -> bool {
     let Some(own) = init::library() else { return false };
-    let list = strings(envp).find_map(|s| value_of(s, "LD_PRELOAD"));
+    // Of several the loader takes the last.
+    let list = strings(envp).filter_map(|s| value_of(s, "LD_PRELOAD")).last();
     list.is_some_and(|list| list.split(|b| matches!(b, b' ' | b':')).any(|name| name == own.to_bytes()))
 }
 
@@ -267,47 +275,52 @@ fn extend<'a, I: Iterator<Item = [&'a [u8]; 4]>>(
     Some(map)
 }
 
-/// The image that the file at `path` makes: not one that runs with privileges, which loads no library, and not a script,
-/// whose interpreter would be found in its place.
-fn image_at(path: *const c_char) -> Option<Image> {
-    // SAFETY: the program's path, as for the exec that follows; stat writes one stat structure.
-    let image = image_of(|st| unsafe { libc::stat(path, st) })?;
-    let mut byte = 0u8;
-    // SAFETY: strings that end in NUL; getxattr writes nothing where the size is 0.
-    let capable = unsafe { libc::getxattr(path, c"security.capability".as_ptr(), (&raw mut byte).cast(), 0) };
-    (capable <= 0).then_some(image)
+/// The image that the file at `path` makes, if this library will be loaded into it: by the loader that loaded it here, and not into one that runs with
+/// privileges. Not a script, whose interpreter would be found in its place, and nothing that cannot be read.
+fn image_at(path: &CStr) -> Option<Image> {
+    let file = fd::open_to_read(path).ok()?;
+    let image = image_of(file);
+    fd::close(file);
+    image
 }
 
-fn image_of(stat: impl FnOnce(*mut libc::stat) -> c_int) -> Option<Image> {
-    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    if stat(st.as_mut_ptr()) != 0 {
-        return None;
-    }
-    // SAFETY: filled by the call, and zeroes are valid.
-    let st = unsafe { st.assume_init() };
-    let plain =
-        st.st_mode & libc::S_IFMT == libc::S_IFREG && st.st_mode & (libc::S_ISUID | libc::S_ISGID) == 0;
-    plain.then_some(Image { device: st.st_dev, inode: st.st_ino })
+/// The same of an open file.
+fn image_of(file: c_int) -> Option<Image> {
+    let (device, inode) = image::loaded_by(file, init::loader()?).ok()?;
+    Some(Image { device, inode })
 }
 
-/// As [`image_at`], for a name that is looked up in PATH. A wrong guess leaves a deed that nobody takes.
+/// The path that a program hands to exec, if there is one.
+fn text<'a>(path: *const c_char) -> Option<&'a CStr> {
+    memory::read(path)?;
+    // SAFETY: a string that the program hands to exec, of which that much can be read, is NUL-terminated.
+    Some(unsafe { CStr::from_ptr(path) })
+}
+
+/// As [`image_at`], for a name that is looked up in PATH: the first file of that name, or none, as another one would be executed where that cannot be.
 fn image_named(file: *const c_char) -> Option<Image> {
-    // SAFETY: the program's string, as for the exec that follows.
-    let name = unsafe { CStr::from_ptr(file) }.to_bytes();
-    if name.is_empty() || name.contains(&b'/') {
-        return image_at(file);
+    let name = text(file)?;
+    if name.is_empty() || name.to_bytes().contains(&b'/') {
+        return image_at(name);
     }
     let list = strings(environment()).find_map(|s| value_of(s, "PATH")).unwrap_or(b"/bin:/usr/bin");
-    list.split(|b| *b == b':').find_map(|directory| {
+    for directory in list.split(|b| *b == b':') {
         let mut path = [0u8; libc::PATH_MAX as usize];
-        let slash = directory.len();
-        path.get_mut(..slash)?.copy_from_slice(directory);
-        *path.get_mut(slash)? = b'/';
-        path.get_mut(slash + 1..slash + 1 + name.len())?.copy_from_slice(name);
-        let path = CStr::from_bytes_until_nul(&path).ok()?.as_ptr();
-        // SAFETY: a NUL-terminated path.
-        if unsafe { libc::access(path, libc::X_OK) } == 0 { image_at(path) } else { None }
-    })
+        let separator: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+        let mut rest = &mut path[..];
+        for piece in [directory, separator, name.to_bytes_with_nul()] {
+            let (to, after) = rest.split_at_mut_checked(piece.len())?;
+            to.copy_from_slice(piece);
+            rest = after;
+        }
+        let path = CStr::from_bytes_until_nul(&path).ok()?;
+        if fd::file(path).is_ok() {
+            // SAFETY: a NUL-terminated path.
+            let may = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) };
+            return if may == 0 { image_at(path) } else { None };
+        }
+    }
+    None
 }
 
 /// The variadic forms. Arguments come in rsi, rdx, rcx, r8, r9 and then on the stack: with the return address

@@ -3,9 +3,11 @@
 use crate::{raw, real};
 use bypath_sockets::config::Upgrade;
 use bypath_sockets::{hook, rules};
-use libc::c_char;
+use bypath_sys::fd;
+use libc::{c_char, c_void};
 use std::ffi::CStr;
 use std::fmt::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 /// Marks the library. In a process that loads two copies, the one whose marker is found first in the global
@@ -84,14 +86,39 @@ fn first_copy() -> bool {
 /// The name by which the loader was told to load this library.
 static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Device and inode of this library's file, and of the loader's, as they were at the start.
+static FILES: OnceLock<[Option<(u64, u64)>; 2]> = OnceLock::new();
+
 fn note_library() {
-    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: an address of this library; dladdr fills the structure or leaves it.
-    let known = unsafe { libc::dladdr((&raw const bypath_preload_instance).cast(), found.as_mut_ptr()) };
-    if known != 0 {
-        // SAFETY: zeroes are a valid value, and dladdr has filled it.
-        LIBRARY.store(unsafe { found.assume_init() }.dli_fname.cast_mut(), Relaxed);
+    if let Some(name) = name_of((&raw const bypath_preload_instance).cast()) {
+        LIBRARY.store(name.as_ptr().cast_mut(), Relaxed);
     }
+    // A function that the loader has itself.
+    // SAFETY: a NUL-terminated name.
+    let loader = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tls_get_addr".as_ptr()) };
+    let _ = FILES.set([library(), name_of(loader)].map(|name| fd::file(name?).ok()));
+}
+
+/// The name of the object that has this address.
+fn name_of(address: *const c_void) -> Option<&'static CStr> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr takes any address, and fills the structure or leaves it.
+    let known = unsafe { libc::dladdr(address, found.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value, and dladdr may have filled it.
+    let name = unsafe { found.assume_init() }.dli_fname;
+    // SAFETY: the loader keeps its names as long as an object is loaded, and neither this library nor the loader goes.
+    (known != 0 && !name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+}
+
+/// Whether the next image will find this very library: not in another root, or after it was replaced.
+pub(crate) fn is_library_there() -> bool {
+    let own = FILES.get().and_then(|[own, _]| *own);
+    own.is_some() && library().and_then(|name| fd::file(name).ok()) == own
+}
+
+/// Device and inode of the loader that has loaded it.
+pub(crate) fn loader() -> Option<(u64, u64)> {
+    FILES.get().and_then(|[_, loader]| *loader)
 }
 
 /// As noted at the start.

@@ -111,16 +111,16 @@ impl Deed {
     }
 }
 
-/// Before the descriptors that stay open are handed over: leaves a deed for those that the next image, `image`, may go
+/// Before the descriptors that stay open are handed over: leaves a deed for those that the next image, as `image` says, may go
 /// on with. Their ends say so.
-pub fn leave(image: Image) -> Option<Deed> {
+pub fn leave(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     let state = state::get()?;
     if state::is_sealed() || state::is_memory_of_another() || state::hindrance().is_some() || state.view() < 0
     {
         return None;
     }
-    // What says everything about the sockets of a family is for its maker's programs alone.
-    if fd::owner(state.view()) != Ok(process::euid()) {
+    // What says everything about the sockets of a family is for its maker's programs alone, and those that load this library.
+    if fd::owner(state.view()) != Ok(process::euid()) || !process::is_one_user() {
         return None;
     }
     let mut any = false;
@@ -133,6 +133,7 @@ pub fn leave(image: Image) -> Option<Deed> {
     if p.ready.load(Acquire) != 1 || pid != process::pid() || process::start_time(pid) != Some(started) {
         return None;
     }
+    let image = image()?;
     let mut deed = Deed { text: Text::new(), number: process::random_u64() | 2 };
     let head = (state.view(), place, deed.number, image.device, image.inode);
     write!(
@@ -161,13 +162,19 @@ pub fn leave(image: Image) -> Option<Deed> {
         return None;
     }
     let inherited = |link| open_files::any(link, |n| fd::is_cloexec(n) != Ok(false));
-    if GATHERERS.iter().any(|link| inherited(link) != Ok(false))
-        || fd::set_cloexec(state.view(), false).is_err()
-    {
+    if GATHERERS.iter().any(|link| inherited(link) != Ok(false)) {
         deed.revoke();
         return None;
     }
     Some(deed)
+}
+
+/// Last before the exec: the region stays open for who was left a deed, and for nobody else. What other threads start, or fork, while things are handed over
+/// does not inherit it; a child that was forked right here has it closed by its own exec.
+pub fn hand_on(state: &State, deed: Option<&Deed>) {
+    if state.view() >= 0 {
+        let _ = fd::set_cloexec(state.view(), deed.is_none());
+    }
 }
 
 /// Whether the next image may go on with the socket: what was done with it so far is known to the last detail.

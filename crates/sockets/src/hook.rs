@@ -545,8 +545,8 @@ pub fn child_left() {
 /// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
 /// without CLOEXEC are recalled.
 ///
-/// `image` is what comes, if that will load this library; the deed, if one is left, is for its environment.
-pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
+/// `image` says what comes, if that will load this library, and is asked if there is something to leave; the deed, if one is left, is for its environment.
+pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     life::exec_begin(image)
 }
 

@@ -567,14 +567,17 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
 }
 
 /// Before an exec by this process itself: close-on-exec descriptors end as if closed, others are left to the next image
-/// where that is `image` (`None` = one without this library, as far as can be told).
-pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
+/// where that is what `image` says (`None` = one without this library, as far as can be told).
+pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     let Some(state) = state::get() else {
         hand_over(Reason::RecalledExec, None);
         return None;
     };
-    let deed = image.and_then(heir::leave);
+    let deed = heir::leave(image);
     hand_over(Reason::RecalledExec, deed.as_ref());
+    if !state::is_sealed() {
+        heir::hand_on(state, deed.as_ref());
+    }
     // Many forked children do nothing else: nothing is remembered for them.
     if state::is_sealed() || state::is_memory_of_another() {
         return None;

@@ -88,7 +88,6 @@ fn forks_of_the_next_image_share_it() {
 fn a_plain_program_between() {
     programs::compile("plain", &["plain.c"], &["-static"]);
     stays("static");
-    // The variable reaches a child of that program.
     stays("child");
 }
 

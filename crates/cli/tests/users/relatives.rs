@@ -1,5 +1,6 @@
 //! What processes of one family share about their sockets, and one of them that means harm.
 
+use crate::agents;
 use crate::stage::{Side, Stage, installed};
 use crate::support::{Outcome, missing, skip};
 use bypath_shm::family::{ENDS_OFFSET, End, WriterLine};
@@ -117,6 +118,46 @@ fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
 fn a_program_that_a_worker_executes_as_another_user_shares_nothing_with_the_family() {
     let Some(said) = worker("executes") else { return };
     assert_eq!((said.number("answers "), said.number("shared ")), (1, 0));
+}
+
+/// What the last program has that `hands.py` speaks of: libraries, answers, deeds, and descriptors of the family's region. `become.c` is compiled with these flags
+/// into a program of this name.
+fn handed_on<const N: usize>(name: &str, flags: &[&str], ways: [&str; N]) -> Option<[[u64; 4]; N]> {
+    let reason = missing(&["python3", "cc"]).or_else(|| {
+        (!rustix::process::geteuid().is_root()).then(|| "needs root to become another user".into())
+    });
+    if let Some(reason) = reason {
+        skip(&format!("users::relatives::handed_on, {name}"), &reason);
+        return None;
+    }
+    let program = agents::compile(name, &["become.c"], flags);
+    Some(ways.map(|how| {
+        let words = |port| format!("{port} {how} {ANNE} {}", program.display());
+        let said = played(("echo_server.py", "threads"), "hands.py", words);
+        ["libraries ", "answers ", "deeds ", "regions "].map(|what| said.number(what))
+    }))
+}
+
+/// There nobody lets go: nothing may come to it.
+#[test]
+fn a_static_program_that_becomes_another_user_hands_nothing_of_the_family_on() {
+    let ways = ["plain", "searched", "opened", "script"];
+    let Some(told) = handed_on("become_static", &["-static"], ways) else { return };
+    assert_eq!(told, [[0, 1, 0, 0]; 4]);
+}
+
+/// The library is in it, and takes what it is left for itself alone; it is left nothing where there is no room for saying so.
+#[test]
+fn a_dynamic_program_that_becomes_another_user_hands_nothing_of_the_family_on() {
+    let Some(told) = handed_on("become", &[], ["plain", "narrow"]) else { return };
+    assert_eq!(told, [[0, 1, 0, 0]; 2]);
+}
+
+/// Its loader leaves the library out, as of a setuid one.
+#[test]
+fn a_program_that_is_executed_with_the_rights_of_another_user_has_nothing_of_the_family() {
+    let Some(told) = handed_on("become_other", &[], ["secure"]) else { return };
+    assert_eq!(told, [[0, 1, 0, 0]]);
 }
 
 /// A process talks over a connection that it made after a fork, and the child lies about a word of its record: how often, and the answers that came.
