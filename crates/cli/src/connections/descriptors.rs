@@ -103,6 +103,7 @@ pub fn all<T: Send + 'static>(
     }
     // Of each user: processes that were looked at in part, and not at all.
     let mut left_out: BTreeMap<u32, [usize; 2]> = BTreeMap::new();
+    let mut not_waited_for: BTreeMap<u32, usize> = BTreeMap::new();
     let mut walks: Vec<Walk> = others.into_iter().map(Walk::of).collect();
     for links in [FIRST, LINKS] {
         let mut rest = Vec::new();
@@ -113,9 +114,13 @@ pub fn all<T: Send + 'static>(
                 costly: COSTLY,
                 until: Some(Instant::now() + left),
             });
-            let walked = most.and_then(|most| looks.on(process.user, || walk.go_aside(most, look.clone())));
-            let Some(Walked { walk, end, found }) = walked else {
+            let Some(most) = most else {
                 left_out.entry(process.user).or_default()[usize::from(!has_begun)] += 1;
+                return;
+            };
+            let walked = looks.on(process.user, || walk.go_aside(most, look.clone()));
+            let Some(Walked { walk, end, found }) = walked else {
+                *not_waited_for.entry(process.user).or_default() += 1;
                 return;
             };
             let is_enough = !found.into_iter().all(|(number, found)| f(process, number, found));
@@ -130,8 +135,12 @@ pub fn all<T: Send + 'static>(
     }
     for (user, [in_part, not_at_all]) in left_out {
         unseen.notes.add(format!(
-            "user {user} has more descriptors than are looked at, or programs that begin and keep whoever looks waiting: {in_part} of his \
-             processes are looked at in part, {not_at_all} not at all"
+            "user {user} has more descriptors than are looked at: {in_part} of his processes are looked at in part, {not_at_all} not at all"
+        ));
+    }
+    for (user, count) in not_waited_for {
+        unseen.notes.add(format!(
+            "user {user} has programs that begin, and keep whoever looks at them waiting: {count} of his processes are left out"
         ));
     }
     Ok(unseen)
