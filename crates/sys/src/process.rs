@@ -123,15 +123,46 @@ fn lives_unseen(pid: u32) -> bool {
     }
 }
 
-/// Whether process `pid` is stopped, by a signal or a tracer, as far as `/proc` shows it.
+/// Whether process `pid` is stopped, by a signal or a tracer, as far as `/proc` shows it. Nothing that it does is waited for.
 pub fn is_stopped(pid: u32) -> bool {
-    stat(pid).is_some_and(|s| s.stopped)
+    status(pid).is_some_and(|s| s.is_stopped)
 }
 
-/// Of /proc/PID/stat: whether any thread still runs, whether the first one is stopped, and the start time (field 22).
+/// Real and effective user of process `pid`, as this user namespace knows them ([`OVERFLOW_UID`]: not at all); `None` if it is gone, or cannot be
+/// seen. Nothing that it does is waited for.
+pub fn users(pid: u32) -> Option<[u32; 2]> {
+    status(pid).map(|s| s.users)
+}
+
+/// Of /proc/PID/status: what does not wait for a process that executes a program. Whoever asks for its other files does, until its old memory is
+/// freed and its close-on-exec files are closed, which take as long as it likes.
+struct Status {
+    is_stopped: bool,
+    users: [u32; 2],
+}
+
+fn status(pid: u32) -> Option<Status> {
+    let mut path = [0u8; 32];
+    let path = proc_path(&mut path, pid, b"/status\0")?;
+    // Both lines are among the first ten, and the name, which has no line of its own in it, has 64 octets at most.
+    let mut buf = [0u8; 512];
+    let len = fd::read_file(path, &mut buf).ok()?;
+    Status::parse(&buf[..len])
+}
+
+impl Status {
+    fn parse(text: &[u8]) -> Option<Status> {
+        let line = |name: &[u8]| text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(name));
+        let state = line(b"State:\t")?.first()?;
+        let mut users = std::str::from_utf8(line(b"Uid:\t")?).ok()?.split_ascii_whitespace();
+        let mut user = || users.next()?.parse().ok();
+        Some(Status { is_stopped: matches!(state, b'T' | b't'), users: [user()?, user()?] })
+    }
+}
+
+/// Of /proc/PID/stat: whether any thread still runs, and the start time (field 22).
 struct Stat {
     runs: bool,
-    stopped: bool,
     started: u64,
 }
 
@@ -146,10 +177,10 @@ fn stat(pid: u32) -> Option<Stat> {
     let mut fields = rest.split(|&b| b == b' ');
     let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse::<u64>().ok();
     let state = fields.next()?;
-    let (over, stopped) = (matches!(state, b"Z" | b"X"), matches!(state, b"T" | b"t"));
+    let over = matches!(state, b"Z" | b"X");
     // The first thread may have ended before the others.
     let threads = number(fields.nth(16)?)?;
-    Some(Stat { runs: !over || threads > 1, stopped, started: number(fields.nth(1)?)? })
+    Some(Stat { runs: !over || threads > 1, started: number(fields.nth(1)?)? })
 }
 
 /// Threads of this process; `None` where `/proc` does not tell.
@@ -359,6 +390,39 @@ mod tests {
         );
         assert_eq!((outside(few, 65537), outside(b"0 x 1\n", 0), outside(b"", 0)), (None, None, None));
         assert_eq!(outside(b"0 4294967295 2\n", 1), None);
+    }
+
+    #[test]
+    fn whose_a_process_is_and_whether_it_is_stopped() {
+        let said = |text: &[u8]| Status::parse(text).map(|s| (s.is_stopped, s.users));
+        let text = b"Name:\tUid: 7\\n\nUmask:\t0022\nState:\tT (stopped)\nPid:\t9\nUid:\t10\t11\t12\t13\nGid:\t1\t1\t1\t1\n";
+        assert_eq!(said(text), Some((true, [10, 11])));
+        assert_eq!(
+            said(b"State:\tR (running)\nUid:\t0\t4294967294\t0\t0\n"),
+            Some((false, [0, 4_294_967_294]))
+        );
+        for other in [
+            &b""[..],
+            b"State:\t",
+            b"State:\tS\n",
+            b"State:\tS\nUid:\t1",
+            b"Uid:\t1\t1\n",
+            b"State:\tS\nUid:\t-1\t1\n",
+        ] {
+            assert_eq!(said(other), None);
+        }
+        assert_eq!(users(pid()).unwrap()[1], euid());
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(!is_stopped(child.id()) && users(child.id()) == users(pid()));
+        // SAFETY: integers only.
+        unsafe { syscall(libc::SYS_kill, [child.id() as usize, libc::SIGSTOP as usize, 0, 0, 0, 0]) };
+        while !is_stopped(child.id()) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((users(child.id()), is_stopped(child.id())), (None, false));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // A descriptor of one end of a TCP connection is taken by a third process (pidfd_getfd) while bytes are under way. This
 // program is one end, a child that obeys orders is the other one and the owner, and the taker is a program of its own, or a
 // relative. Prints the same on the kernel and under Bypath.
-// Usage: taken flight|blocked|polls|epolls|busy|stopped|killed|cold|heir|closed|self [kin]
+// Usage: taken flight|blocked|polls|epolls|busy|stopped|killed|cold|heir|closed|self [kin|users]
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -203,6 +203,15 @@ static void owner_sleeps(void) {
     } while (state != 'S' && state != 'T');
 }
 
+// Another user from now on, of whom root, the taker, may have descriptors all the same.
+static void become(uid_t user) {
+    if (user != 0 && setuid(user))
+        die("setuid");
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+static uid_t owners_user, own_user; // 0 = as it was started
+
 // As in roads_peer.h, but of two families: the child makes its first socket after the fork.
 static void connection_of_strangers(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -214,6 +223,7 @@ static void connection_of_strangers(void) {
         alarm(LIFETIME);
         control = two[1];
         close(two[0]);
+        become(owners_user);
         get_all(control, (char *)&a, sizeof a);
         // Born with that number; that of a relative is another one's copy.
         while ((s = socket(AF_INET, SOCK_STREAM, 0)) < OWNERS_NUMBER)
@@ -225,6 +235,7 @@ static void connection_of_strangers(void) {
     }
     control = two[0];
     close(two[1]);
+    become(own_user);
     int l = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(l, (void *)&a, len) || listen(l, 1) || getsockname(l, (void *)&a, &len))
         die("listen");
@@ -429,7 +440,9 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     if (argc > 2 && !strcmp(how, "serve"))
         serve_commands(atoi(argv[2]));
-    int kin = argc > 2;
+    int kin = argc > 2 && !strcmp(argv[2], "kin");
+    if (argc > 2 && !kin)
+        owners_user = 65001, own_user = 65002;
     own_order = obey_more;
     start_taker(argv[0], kin);
     if (kin)

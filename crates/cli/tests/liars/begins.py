@@ -1,5 +1,5 @@
 """begins.py USER MAPPINGS [pair]: as that user, maps 256 MiB of memory so many times, says `ready` on standard error, and at each line of its input
-does something: first, with `pair`, sends an octet over a connection to itself; at the line `begin` it executes `sleep`, and has its
+does something: with `pair` it sends some octets over a connection to itself; at a line `listen NAME` it listens at that abstract name; at the line `begin` it executes `sleep`, and has its
 name when the kernel has freed those mappings."""
 import mmap
 import os
@@ -23,6 +23,12 @@ print("ready", file=sys.stderr, flush=True)
 for line in sys.stdin:
     if line == "begin\n":
         os.execvp("sleep", ["sleep", "1000"])
-    near.sendall(b"MINE")
-    far.recv(4)
+    if line.startswith("listen "):
+        named = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        named.bind("\0" + line.split()[1])
+        named.listen()
+        named.set_inheritable(True)
+    else:
+        near.sendall(b"MINE")
+        far.recv(4)
     print("did", file=sys.stderr, flush=True)

@@ -1,10 +1,10 @@
 //! A process of another user executes a program, for which the kernel takes long: whoever asks for what it has open waits as long.
 
-use crate::common::{TempDir, bypath, stderr, stdout, workspace};
+use crate::common::{TempDir, bypath, run, stderr, stdout, workspace};
 use crate::lab::{LONG, Running, Talk, has, status, until};
 use crate::liar::{Liar, copy, within};
 use crate::slow::has_connection;
-use crate::whose::{STRANGER, may_be_others, neighbours};
+use crate::whose::{STRANGER, connections_of, may_be_others, neighbours};
 use bypath_shm::family::wish;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -23,12 +23,18 @@ struct Beginner {
 impl Beginner {
     /// Has the liar's region open, and stands in it at place 1.
     fn of(liar: &Liar) -> Beginner {
-        let mut command = Command::new("python3");
-        command.arg(workspace().join("crates/cli/tests/liars/begins.py"));
-        command.args([STRANGER.to_string(), MAPPINGS.to_string()]).stdout(copy(liar));
+        let mut command = Beginner::command();
+        command.stdout(copy(liar));
         let beginner = Beginner::start(command);
         liar.has_member(1, beginner.process.0.id());
         beginner
+    }
+
+    fn command() -> Command {
+        let mut command = Command::new("python3");
+        command.arg(workspace().join("crates/cli/tests/liars/begins.py"));
+        command.args([STRANGER.to_string(), MAPPINGS.to_string()]);
+        command
     }
 
     fn start(mut command: Command) -> Beginner {
@@ -49,6 +55,10 @@ impl Beginner {
 
     fn is_told(&mut self, line: &str) {
         self.process.0.stdin.as_mut().expect("a pipe").write_all(line.as_bytes()).expect("it reads");
+    }
+
+    fn begins(&mut self) {
+        self.is_told("begin\n");
     }
 
     /// Whether the kernel is not done with what the old program had: then it gives the new name.
@@ -73,7 +83,7 @@ fn a_process_that_executes_a_program_holds_nobody_up_who_looks() {
     for command in ["ss", "metrics"] {
         let mut beginner = Beginner::of(&liar);
         has_connection(&liar, 0, 1 << 18);
-        beginner.is_told("begin\n");
+        beginner.begins();
         let output = within(LONG, bypath([command]));
         assert!(beginner.goes_on(), "{command} has waited for it");
         let (shown, said) = (stdout(&output), stderr(&output));
@@ -97,7 +107,7 @@ fn a_process_that_executes_a_program_keeps_nobody_from_being_asked() {
     // He says that he has it, too.
     let mut beginner = Beginner::of(&honest);
     honest.family.ends[0].holders.store(3, Relaxed);
-    beginner.is_told("begin\n");
+    beginner.begins();
     let output = within(LONG, bypath(["recall", "--wait", "0", &std::process::id().to_string()]));
     assert!(beginner.goes_on(), "it has waited for it: {}", stderr(&output));
     assert_eq!(honest.family.ends[0].wish.load(Relaxed), wish::RECALL, "{}", stderr(&output));
@@ -130,7 +140,7 @@ fn what_goes_through_rings_is_seen_while_a_process_executes_a_program() {
         talk.does("echo 1");
         shown("MINE") > 0 && shown("ECHO") > 0
     });
-    beginner.is_told("begin\n");
+    beginner.begins();
     let (mut exchanges, mut before) = (0, shown("ECHO"));
     while beginner.goes_on() {
         talk.does("echo 1");
@@ -142,4 +152,65 @@ fn what_goes_through_rings_is_seen_while_a_process_executes_a_program() {
     }
     println!("{exchanges} exchanges were seen meanwhile");
     assert!(exchanges > 3, "{exchanges}");
+}
+
+/// Whoever has a connection, a program that takes a descriptor of it looks for the other end, at processes of everybody's whom it trusts.
+#[test]
+fn who_takes_a_descriptor_does_not_wait_while_a_stranger_executes_a_program() {
+    if !may_try("begins::who_takes_a_descriptor_does_not_wait_while_a_stranger_executes_a_program") {
+        return;
+    }
+    // It has the lowest number: it would be looked at before the other end is found.
+    let mut stranger = Beginner::start(Beginner::command());
+    let mut talk = Talk::new();
+    let descriptor = connections_of(talk.caller_pid())[0]["fd"].to_string();
+    stranger.begins();
+    let mut take = run(["--", "python3"]);
+    take.arg(workspace().join("crates/cli/tests/liars/take.py"));
+    take.args([&talk.caller_pid().to_string(), &descriptor]);
+    let output = within(LONG, take);
+    assert!(stranger.goes_on(), "it has waited for it: {}", stderr(&output));
+    assert_eq!(stdout(&output), "taken\n", "{}", stderr(&output));
+    talk.does("resp 10");
+}
+
+const RECEIVES: &str = "
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('127.0.0.1', 0))
+print('%016x' % struct.unpack('Q', s.getsockopt(socket.SOL_SOCKET, 57, 8))[0], s.getsockname()[1], flush=True)
+sys.stdin.read()
+";
+
+const SENDS: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(1000):
+    s.sendto(bytes(100), ('127.0.0.1', int(sys.argv[1])))
+print('sent', flush=True)
+";
+
+/// He has taken the name at which a receiver would let itself be called.
+#[test]
+fn who_sends_datagrams_does_not_wait_while_a_stranger_executes_a_program() {
+    if !may_try("begins::who_sends_datagrams_does_not_wait_while_a_stranger_executes_a_program") {
+        return;
+    }
+    let mut receiver = Command::new("python3");
+    receiver.args(["-c", RECEIVES]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut receiver = Running(receiver.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    let said = receiver.0.stdout.as_mut().expect("a pipe");
+    BufReader::new(said).read_line(&mut line).expect("a line");
+    let (cookie, port) = line.trim().split_once(' ').expect("two words");
+    let mut stranger = Beginner::start(Beginner::command());
+    stranger.is_told(&format!("listen bypath/1/udp/{cookie}\n"));
+    stranger.says("did\n");
+    stranger.begins();
+    let mut sender = run(["--upgrade=eager", "--log=debug", "--", "python3", "-c", SENDS]);
+    sender.arg(port);
+    let output = within(LONG, sender);
+    assert!(stranger.goes_on(), "it has waited for it: {}", stderr(&output));
+    assert_eq!(stdout(&output), "sent\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("by the kernel: other-user"), "{}", stderr(&output));
 }

@@ -1,8 +1,11 @@
 //! A descriptor of a connection that is taken out of its process by another one (pidfd_getfd): that one reads and writes
 //! beside the rings, so they are given up for good.
 
-use crate::{Ran, programs, same, same_while_paths_change};
+use crate::{Ran, programs, same, same_while_paths_change, skip};
 use bypath_shm::reason::Reason;
+use bypath_shm::stats::{RECORD_SIZE, StatsSnapshot};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -98,4 +101,25 @@ fn while_paths_change() {
     for how in ["flight", "blocked", "epolls", "busy", "stopped", "heir", "closed", "self"] {
         same_while_paths_change(program(), &[how]);
     }
+}
+
+/// Root takes it of a process of one user, and the other end is another one's, who allows that: the owner asks for it.
+#[test]
+fn of_a_connection_between_two_other_users() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("taken::of_a_connection_between_two_other_users", "only root becomes other users");
+    }
+    // Where those users may write.
+    let stats = std::env::temp_dir().join(format!("bypath-taken-{}.stats", std::process::id()));
+    for how in ["flight", "blocked", "polls", "epolls", "busy", "cold", "heir", "closed"] {
+        std::fs::write(&stats, "").expect("a file");
+        std::fs::set_permissions(&stats, Permissions::from_mode(0o666)).expect("our file");
+        let settings = [("BYPATH_ALLOW_UID", "any"), ("BYPATH_STATS", stats.to_str().expect("a plain path"))];
+        let ran = same(program(), &[how, "users"], &settings);
+        let raw = std::fs::read(&stats).expect("what they counted");
+        let counted = raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode);
+        let ring: u64 = counted.map(|s| s.bytes.ring_tx).sum();
+        assert_eq!(ring > 0, how != "cold", "{how}: {ring} {}", ran.complaints);
+    }
+    std::fs::remove_file(&stats).expect("our file");
 }

@@ -18,8 +18,7 @@ use crate::peer::Share;
 use crate::{fault, log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
-use bypath_sys::{Errno, clock, fd, open_files, process, sock, strangers, unix};
-use std::io::Write;
+use bypath_sys::{Errno, clock, fd, process, sock, strangers, unix};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// Looks in which who has called, and says nothing, is waited for.
@@ -483,9 +482,10 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         to.store(from, Relaxed);
     }
     route.is_unsaid.store(true, Relaxed);
-    let said = rendezvous::credentials_fit(dialled, found.uid)
-        .map_err(|reason| if has_changed_user(dialled, found.inode) { Reason::OtherUser } else { reason })
-        .and_then(|()| {
+    // A receiver that has become another user since it opened its socket, or a stranger: who has the socket only his descriptors tell, and to look there
+    // takes as long as a program that he executes.
+    let said =
+        rendezvous::credentials_fit(dialled, found.uid).map_err(|_| Reason::OtherUser).and_then(|()| {
             let share = Share::of(dialled).map_err(rendezvous::errno_reason)?;
             unix::take_descriptors(dialled, true);
             say_hello(r, fd, route, dialled).map(|()| share)
@@ -531,24 +531,6 @@ fn say_hello(r: &Record, fd: i32, route: &Route, dialled: i32) -> Result<(), Rea
         Err(_) => return Err(Reason::PeerPlain),
     }
     Ok(())
-}
-
-/// Descriptors of somebody else that are looked at: each takes some 8 us, and he may have a million.
-const LOOKS: usize = 1024;
-
-/// Whether who listens there has the socket with this inode, and only is another user than who has opened it. Who may not look, or does not find it among
-/// the first ones, does not know, and takes him for somebody else.
-#[cold]
-fn has_changed_user(dialled: i32, inode: u32) -> bool {
-    let Ok(who) = unix::peer_credentials(dialled) else { return false };
-    let mut room = [0; 20];
-    let mut rest = &mut room[..];
-    if write!(rest, "socket:[{inode}]").is_err() {
-        return false;
-    }
-    let left = rest.len();
-    let link = &room[..room.len() - left];
-    who.pid != 0 && open_files::any_refers(who.pid, link, LOOKS, u64::MAX).unwrap_or(false)
 }
 
 fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {

@@ -62,7 +62,8 @@ pub(super) fn usual(reason: Reason) -> Option<&'static str> {
             "Let the program open the connection itself instead of getting it as standard input or output."
         }
         OtherUser => {
-            "Run both programs as one user, who opens the sockets, too: one that a server has opened as root stays root's."
+            "Run both programs as one user, who opens the sockets, too: one that a server has opened as root stays root's. \
+             Who answers for it is shown by: ss -xlp | grep bypath"
         }
         OtherNamespace => {
             "Run both programs in the same pid, user and mount namespaces; one that lives in another root directory (chroot) needs \
