@@ -103,6 +103,11 @@ pub fn map_family(fd: i32) -> Result<&'static Family> {
     view(&Mapping::shared(fd, 0, size)?, 0)
 }
 
+/// Whether a descriptor of this process refers to a family region, by what the kernel says of it.
+pub fn is_family(fd: i32) -> bool {
+    mem::sealed_size(fd) == Ok(REGION_SIZE.next_multiple_of(4096))
+}
+
 /// Maps the inbox of another process for as long as `f` looks at it.
 ///
 /// # Errors

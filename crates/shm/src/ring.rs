@@ -202,6 +202,14 @@ impl Ring {
         let _ = self.map.let_go();
     }
 
+    /// Puts zeroes in the place of a ring that has a mapping of its own: others that have it keep what is there, and see nothing of what comes here.
+    ///
+    /// # Errors
+    /// As mmap(2): it is the old one then.
+    pub fn renew(&self) -> Result<()> {
+        self.map.renew()
+    }
+
     /// Gives the ring's memory back to the kernel: its bytes read as zeroes afterwards.
     pub fn release(&self) {
         self.map.release(self.offset, self.size() as usize);

@@ -7,7 +7,7 @@ use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
 use bypath_sys::{fd, mem, process};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// A fork in progress.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ pub fn begin() -> Forking {
     siblings::forking();
     heir::forking();
     peer::forking();
+    kept::forking();
     match birth {
         Some(Birth { place, .. }) => table::each_sock(|s| {
             let end = s.end();
@@ -133,6 +134,10 @@ impl Forking {
         if self.birth.is_none() {
             let_go();
         }
+        if ASKED_BY.load(Relaxed) == process::pid() {
+            ASKED_BY.store(0, Relaxed);
+            user_has_changed();
+        }
     }
 }
 
@@ -141,10 +146,24 @@ impl Forking {
 #[cold]
 pub fn user_changes() {
     udp::user::changes();
-    if state::get().is_none() || state::is_borrowed() || state::is_sealed() {
+    if state::get().is_none() || state::is_sealed() {
         return;
     }
-    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    if state::is_borrowed() {
+        ASKED_BY.store(process::pid(), Relaxed);
+        return;
+    }
+    if let Some(_life) = state::LIFE.lock(table::tid()) {
+        user_has_changed();
+    }
+}
+
+/// Who has become another user, or may, in memory that is another process's, or that it has not made its own yet: in a child, what pthread_atfork(3) registers
+/// comes before the end of the fork.
+static ASKED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Called under [`state::LIFE`].
+fn user_has_changed() {
     mem::insist(true);
     udp::user::let_go();
     mem::insist(false);

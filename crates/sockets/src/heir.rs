@@ -229,8 +229,13 @@ pub fn take(text: &str) {
     if deed.pid != process::pid() || process::start_time(deed.pid) != Some(deed.started) || deed.number < 2 {
         return;
     }
-    // A number that means something else now is the program's.
-    let Ok(family) = region::map_family(deed.region) else { return };
+    // A number that means something else now is the program's. Else it is closed whatever stands there, and whether or not it can be mapped: this program may
+    // become another user's.
+    let family = region::map_family(deed.region);
+    if region::is_family(deed.region) {
+        fd::close(deed.region);
+    }
+    let Ok(family) = family else { return };
     let Some(p) = family.header.processes.get(deed.place as usize) else { return };
     let named = p.ready.load(Acquire) == 1
         && p.pid.load(Relaxed) == deed.pid
@@ -239,7 +244,6 @@ pub fn take(text: &str) {
     if !named {
         return;
     }
-    fd::close(deed.region);
     if fd::file(c"/proc/self/exe").ok() != Some((deed.image.device, deed.image.inode)) {
         // Another image was there before this one, and may have given the descriptors to anybody.
         return;

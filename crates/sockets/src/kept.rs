@@ -37,6 +37,8 @@ const MOST_KEPT: u64 = u64::MAX >> 1;
 struct Place {
     ring: StaticCell<Ring>,
     in_use: AtomicBool,
+    /// Processes that were forked meanwhile have it, too, whatever they hold.
+    is_shared: AtomicBool,
 }
 
 static PLACES: Slab<Place, 64, 16> = Slab::new();
@@ -191,9 +193,23 @@ pub fn forget(s: &Sock, last: bool) {
         let r = &s.end().r;
         r.kept_read.store(r.kept.load(Relaxed), Relaxed);
         if let Some(place) = places().find(|p| p.ring.get().is_some_and(|r| std::ptr::eq(r, ring))) {
-            ring.release();
+            if !place.is_shared.load(Relaxed) {
+                ring.release();
+            } else if ring.renew().is_ok() {
+                // What others read there is theirs; what comes next is nothing to them.
+                place.is_shared.store(false, Relaxed);
+            } else {
+                return;
+            }
             place.in_use.store(false, Release);
         }
+    }
+}
+
+/// Before a fork.
+pub fn forking() {
+    for place in places().filter(|p| p.in_use.load(Relaxed) && !p.is_shared.load(Relaxed)) {
+        place.is_shared.store(true, Relaxed);
     }
 }
 

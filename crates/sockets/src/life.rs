@@ -488,7 +488,8 @@ pub fn connect_begin(fd: i32, family: Option<u16>) {
     }
     guard::connects(s);
     if s.is_warm() {
-        kept::forget(s, true);
+        let is_sole = state::get().is_some_and(|state| s.is_sole_holder(state));
+        kept::forget(s, is_sole);
         switch::recall_both(s, Reason::RecalledConnect, true);
     }
 }

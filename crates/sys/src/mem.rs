@@ -221,6 +221,19 @@ impl Mapping {
         })
     }
 
+    /// Maps zeroes in its place, shared with processes that are forked from now on; who has the old memory keeps what is there. Addresses into it mean the
+    /// new memory. What is there is plain bytes and atomics, as for [`Mapping::release`].
+    ///
+    /// # Errors
+    /// As mmap(2); nothing has changed then.
+    pub fn renew(&self) -> Result<()> {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let args = [self.addr, self.len, rights as usize, kind as usize, usize::MAX, 0];
+        // SAFETY: the range is this mapping's, and what replaces it is as long.
+        check(unsafe { syscall(libc::SYS_mmap, args) }).map(|_| ())
+    }
+
     /// Unlocks it if it is locked, and gives back what fills it. Only for a mapping that holds nothing yet.
     fn unlock(&self) {
         let give_back = || {

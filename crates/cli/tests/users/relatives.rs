@@ -113,6 +113,24 @@ fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
     assert_eq!((said.number("descriptors "), said.number("seen ")), (0, 0));
 }
 
+/// Before its fork has returned.
+#[test]
+fn a_worker_that_becomes_another_user_within_its_fork_keeps_what_it_holds() {
+    let Some(said) = worker("atfork") else { return };
+    // Two slots of sixteen.
+    let (before, left) = (said.number("before "), said.number("arenas "));
+    assert!(left > 0 && left <= before / 8 * 2, "{left} of {before}");
+    assert_eq!((said.number("descriptors "), said.number("seen ")), (0, 0));
+}
+
+/// Of a connection whose octets were put aside at a shutdown, and of one that comes after it was closed.
+#[test]
+fn a_worker_does_not_see_what_its_parent_puts_aside_later() {
+    let Some(said) = worker("aside") else { return };
+    let told = ["aside ", "read ", "seen "].map(|what| said.number(what));
+    assert_eq!(told, [1, 20, 0], "{}", said.stdout);
+}
+
 /// Not what its family says of its sockets, nor of those that come later.
 #[test]
 fn a_program_that_a_worker_executes_as_another_user_shares_nothing_with_the_family() {

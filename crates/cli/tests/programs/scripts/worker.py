@@ -1,8 +1,9 @@
 """worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
 "drops" them and becomes USER, or does so where it may have no more data ("limited"), or fewer addresses than it has ("narrow"), behind a filter of system calls ("sealed"),
-or as a child of clone3 ("cloned"), "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one. Says what the worker, or
+or as a child of clone3 ("cloned"), or in what pthread_atfork registers ("atfork"), "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one; or the process puts octets "aside" before and after the fork. Says what the worker, or
 that program, has then."""
 import ctypes
+import fcntl
 import os
 import re
 import resource
@@ -10,6 +11,8 @@ import signal
 import socket
 import struct
 import sys
+import termios
+import time
 
 CLONE3 = 435
 PR_SET_SECCOMP, FILTER = 22, 2
@@ -64,10 +67,10 @@ def talk(s, what):
     assert s.recv(100) == what
 
 
-def work(lines, mode, user, ready, go):
-    before = mapped("arena")
-    for s in lines[mode in ("holds", "executes"):]:
-        s.close()
+def work(lines, mode, user, before, ready, go):
+    if mode != "atfork":
+        for s in lines[mode in ("holds", "executes"):]:
+            s.close()
     if mode == "limited":
         with open("/proc/self/status") as status:
             data = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
@@ -76,13 +79,13 @@ def work(lines, mode, user, ready, go):
         seal()
     if mode == "narrow":
         resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
-    if mode != "stays":
+    if mode not in ("stays", "atfork"):
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     if mode == "narrow":
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-    if mode == "holds":
+    if mode in ("holds", "atfork"):
         for _ in range(40):
             talk(lines[0], b"worker")
     if mode == "executes":
@@ -104,6 +107,51 @@ def work(lines, mode, user, ready, go):
     os._exit(0)
 
 
+def unread(port, what):
+    """A connection with an answer that was not read when it was shut down."""
+    s = line(port)
+    s.sendall(what)
+    while fcntl.ioctl(s, termios.FIONREAD, b"\0" * 4) != struct.pack("=i", len(what)):
+        time.sleep(0.001)
+    s.shutdown(socket.SHUT_RDWR)
+    return s
+
+
+def aside(port, user):
+    """What a worker sees that was forked beside a connection whose octets were put aside, of one that its parent has put aside later."""
+    def rings():
+        with open("/proc/self/maps") as maps:
+            found = [re.match(r"([0-9a-f]+)-([0-9a-f]+) rw-s .*/dev/zero", line) for line in maps]
+        return [(int(m[1], 16), int(m[2], 16)) for m in found if m and int(m[2], 16) - int(m[1], 16) == 8 << 20]
+
+    first = unread(port, b"of the first")
+    for _ in range(100):
+        if rings():
+            break
+        # What is on its way by the kernel stays there.
+        first.close()
+        first = unread(port, b"of the first")
+    print("aside", len(rings()), flush=True)
+    heard, ready = os.pipe()
+    go, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(told)
+        os.setresuid(user, user, user)
+        kept = rings()
+        first.close()
+        os.write(ready, b"x")
+        os.read(go, 1)
+        print("seen", sum(ctypes.string_at(at, to - at).count(SECRET) for at, to in kept), flush=True)
+        os._exit(0)
+    assert os.read(heard, 1) == b"x"
+    first.close()
+    later = [unread(port, SECRET) for _ in range(20)]
+    os.close(told)
+    assert os.waitpid(child, 0)[1] == 0
+    print("read", sum(s.recv(100) == SECRET for s in later), flush=True)
+
+
 def image(shared, ready):
     """The program that is executed."""
     s = socket.socket(fileno=0)
@@ -119,17 +167,23 @@ def main():
     if sys.argv[1] == "image":
         return image(sys.argv[2], int(sys.argv[3]))
     port, mode, user = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    if mode == "aside":
+        return aside(port, user)
     lines = [line(port) for _ in range(2)]
-    old = {number for _, _, number in mapped("arena")}
+    before = mapped("arena")
+    old = {number for _, _, number in before}
     assert old, "nothing is shared"
     heard, ready = os.pipe()
     go, told = os.pipe()
+    if mode == "atfork":
+        in_child = ctypes.CFUNCTYPE(None)(lambda: os.setresuid(user, user, user))
+        assert LIBC.__register_atfork(None, None, in_child, None) == 0
     child = clone3() if mode == "cloned" else os.fork()
     if child == 0:
         os.close(heard)
         os.close(told)
         os.set_inheritable(ready, True)
-        work(lines, mode, user, ready, go)
+        work(lines, mode, user, before, ready, go)
     os.close(ready)
     assert os.read(heard, 1) == b"x", "the worker has ended"
     later = line(port)
