@@ -3,6 +3,7 @@
 use crate::common::{TempDir, bypath, stderr, stdout, workspace};
 use crate::lab::{LONG, Running, Talk, has, skip};
 use crate::liar::{Liar, copy, within};
+use crate::whose::{STRANGER, holder, may_be_others};
 use bypath_shm::dgram::{Octets as _, Record};
 use bypath_shm::family::datagram_path;
 use bypath_shm::region::MailboxMap;
@@ -349,4 +350,25 @@ fn names_do_not_steer_a_terminal() {
     let list: Value =
         serde_json::from_str(&stdout(&within(LONG, bypath(["ss", "--json", "--pid", &pid])))).expect("JSON");
     assert_eq!(list[0]["command"], name);
+}
+
+/// They say that very many places were used.
+#[test]
+fn views_full_of_nothing_take_no_more_time_than_a_user_is_given() {
+    let name = "crowds::views_full_of_nothing_take_no_more_time_than_a_user_is_given";
+    if !has(name, &["setpriv", "sleep"]) || !may_be_others(name) {
+        return;
+    }
+    let own = Liar::new();
+    own.has_end(0, 77, 78);
+    let crowd: Vec<_> = (0..60).map(|_| own.and_another()).collect();
+    for liar in &crowd {
+        liar.family.header.ends_used.store(u32::MAX, Relaxed);
+    }
+    let _holders: Vec<_> = crowd.iter().map(|liar| holder(liar, STRANGER)).collect();
+    let output = within(LONG, bypath(["ss", "--json", "--pid", &std::process::id().to_string()]));
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let said = stderr(&output);
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list} {said}");
+    assert!(said.contains(&format!("user {STRANGER} has views that take longer to be read")), "{said}");
 }

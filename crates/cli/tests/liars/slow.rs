@@ -97,3 +97,20 @@ fn what_goes_through_rings_is_seen_while_others_are_looked_for() {
     println!("{exchanges} exchanges in {all:?}, {unseen:?} of waits");
     assert!(unseen < all / 2, "{exchanges} exchanges: of {all:?} nothing was shown for {unseen:?}");
 }
+
+/// As by an allowed peer, which writes to the memory that the connection goes by.
+#[test]
+fn rings_that_are_hidden_are_told_of() {
+    let liar = Liar::new();
+    has_connection(&liar, 0, 1 << 18);
+    liar.family.ends[0].holders.store(1, Relaxed);
+    let folder = TempDir::new();
+    let said = folder.join("said");
+    let mut dump = bypath(["dump", "--seconds", "5", "--pid", &std::process::id().to_string()]);
+    dump.stdout(Stdio::null()).stderr(File::create(&said).expect("a file"));
+    let mut dump = Running(dump.spawn().expect("bypath starts"));
+    assert!(dump.0.wait().expect("a child").success());
+    let said = std::fs::read_to_string(&said).expect("text");
+    let wanted = format!("the rings of descriptor 5 of process {} are not found", std::process::id());
+    assert_eq!(said.matches(&wanted).count(), 1, "{said}");
+}

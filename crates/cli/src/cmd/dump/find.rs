@@ -43,6 +43,8 @@ pub struct Found<'a> {
     pub new: Vec<New<'a>>,
     /// Users for whom there was too little time.
     pub late: BTreeSet<u32>,
+    /// Of root and of the own user: what goes by rings that are not there, as whose memory they are in says, or it is not mapped yet.
+    pub hidden: HashMap<Named, (u32, i32)>,
 }
 
 /// A connection that is to be followed.
@@ -79,7 +81,8 @@ pub fn find<'a>(
     wanted: &Wanted,
     asked: &AtomicBool,
 ) -> Result<Found<'a>, Failure> {
-    let mut found = Found { followed: HashMap::new(), new: Vec::new(), late: BTreeSet::new() };
+    let mut found =
+        Found { followed: HashMap::new(), new: Vec::new(), late: BTreeSet::new(), hidden: HashMap::new() };
     let of_family = |f: &'a connections::Family| f.members.iter().map(|member| (member.pid, f.word()));
     let words: HashMap<u32, Word> = scan.families.iter().rev().flat_map(of_family).collect();
     for tap in &mut open {
@@ -120,7 +123,12 @@ pub fn find<'a>(
         if *count >= OF_USER && !is_trusted(c.process.user) {
             continue;
         }
-        let Some((place, cookies)) = slots.find(c.process, ring, cookies)? else { continue };
+        let Some((place, cookies)) = slots.find(c.process, ring, cookies)? else {
+            if is_trusted(c.process.user) && c.on_ring() {
+                found.hidden.insert(named(cookies, word), (c.process.pid, c.end.fd));
+            }
+            continue;
+        };
         let ends = sockets.ends(word, cookies);
         let [Some(dialler), Some(accepter)] = addresses(&ends) else { continue };
         // Two users have the same memory only where their programs share it: it is one connection.

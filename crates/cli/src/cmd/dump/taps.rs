@@ -99,7 +99,12 @@ pub struct Taps {
     told: HashSet<String>,
     /// Users of whom it was said that some of what they have is left out.
     late: BTreeSet<u32>,
+    /// Connections whose rings were not found, and in how many looks one after the other.
+    hidden: HashMap<Named, u32>,
 }
+
+/// In so many looks rings are not found that somebody hides: those of a connection that comes, or goes, may not be in one.
+const HIDDEN: u32 = 5;
 
 /// The connections that are followed.
 #[derive(Default)]
@@ -120,6 +125,7 @@ impl Taps {
             begun: false,
             told: HashSet::new(),
             late: BTreeSet::new(),
+            hidden: HashMap::new(),
         }
     }
 
@@ -164,6 +170,7 @@ impl Taps {
         self.begun = true;
         let late = found.late.into_iter().chain(std::mem::take(&mut self.posts.late));
         self.tell_of_late(late);
+        self.tell_of_hidden(found.hidden);
         Ok(())
     }
 
@@ -173,6 +180,20 @@ impl Taps {
     /// What was found cannot be written, or a process may not be read.
     pub fn look(&mut self, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
         Ok(self.posts.look(&self.wanted, out, room)? | self.rings.look(out, room)?)
+    }
+
+    /// Says, once of each connection, that what goes by its rings is not shown: whoever shares that memory can make it look like another one's.
+    fn tell_of_hidden(&mut self, hidden: HashMap<Named, (u32, i32)>) {
+        let before = std::mem::take(&mut self.hidden);
+        for (name, (pid, fd)) in hidden {
+            let looks = before.get(&name).map_or(1, |looks| looks.saturating_add(1));
+            if looks == HIDDEN {
+                output::message(format_args!(
+                    "note: the rings of descriptor {fd} of process {pid} are not found: its other end hides them, and nothing that goes by them is shown"
+                ));
+            }
+            self.hidden.insert(name, looks);
+        }
     }
 
     /// Says, once of each user, that some of what he has may be left out.
