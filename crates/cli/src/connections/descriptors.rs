@@ -38,13 +38,9 @@ pub struct Process {
 impl Process {
     /// One that lives. This waits for nobody.
     pub fn of(pid: u32) -> Option<Process> {
-        // Of this folder, unlike all else in it, the owner is always the effective user.
-        let effective = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-        let user = if is_trusted(effective) {
-            Status::of(pid).map_or(u32::MAX, Status::least_trusted)
-        } else {
-            effective
-        };
+        // Where only the folder is shown (hidepid), its owner is the effective user.
+        let shown = || Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid());
+        let user = Status::of(pid).map(Status::least_trusted).or_else(shown)?;
         Some(Process { pid, user })
     }
 

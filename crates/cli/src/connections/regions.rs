@@ -240,9 +240,9 @@ impl Status {
         Some(Status { inner_pid, user, real })
     }
 
-    /// Of its real and its effective user.
+    /// Of its real and its effective user; of two who are not trusted the real one, who has run the other one's program.
     pub fn least_trusted(self) -> u32 {
-        if is_trusted(self.user) { self.real } else { self.user }
+        if is_trusted(self.real) { self.user } else { self.real }
     }
 }
 
@@ -300,6 +300,7 @@ mod tests {
         let status = |real, user| Status { inner_pid: 1, user, real };
         assert_eq!(status(stranger, 0).least_trusted(), stranger);
         assert_eq!(status(0, stranger).least_trusted(), stranger);
+        assert_eq!(status(stranger, stranger + 1).least_trusted(), stranger);
         assert!(is_trusted(status(process::euid(), 0).least_trusted()));
     }
 
