@@ -300,7 +300,7 @@ impl Controls {
                         // Whatever is said meanwhile ends it.
                         match hub.receive(control.uid, &control.end, &mut self.room)? {
                             None => return Ok(Heard::All),
-                            Some((_, fds)) => {
+                            Some((_, fds, _)) => {
                                 hub.close_received(control.uid, fds);
                                 doing.stop();
                             }
@@ -320,7 +320,8 @@ impl Controls {
                     Err(bypath_sys::Errno::AGAIN) => {
                         // One question after the other: who asks more and does not read is left, with what he may have sent along.
                         if matches!(doing, Doing::Rows(_))
-                            && let Some((_, fds)) = hub.receive(control.uid, &control.end, &mut self.room)?
+                            && let Some((_, fds, _)) =
+                                hub.receive(control.uid, &control.end, &mut self.room)?
                         {
                             hub.close_received(control.uid, fds);
                             return Err(Nonsense);
@@ -351,7 +352,7 @@ impl Controls {
                     None => return Ok(Heard::All),
                 }
             }
-            let Some((len, fds)) = hub.receive(control.uid, &control.end, &mut self.room)? else {
+            let Some((len, fds, is_cut)) = hub.receive(control.uid, &control.end, &mut self.room)? else {
                 return Ok(Heard::All);
             };
             // Dropped last: nothing that came along makes the service wait.
@@ -364,6 +365,19 @@ impl Controls {
                 return Err(Nonsense);
             };
             hub.counts.asked(header.op);
+            if is_cut {
+                // There was no descriptor for what came along: that is not the fault of who asks.
+                hub.counts.answered(header.op, libc::EMFILE);
+                hub.close_received(control.uid, fds);
+                let text = "the service has no descriptors left".to_owned();
+                let answer = match header.op {
+                    Op::Say => continue,
+                    Op::Query => refused(header, &(libc::EMFILE, text)),
+                    _ => Header { errno: libc::EMFILE, ..header }.encode().to_vec(),
+                };
+                seqpacket::send(control.end.as_fd(), &answer, None).map_err(|_| Nonsense)?;
+                continue;
+            }
             if control.stranger && header.op == Op::Hello && !fds.is_empty() {
                 return Err(Nonsense);
             }
@@ -485,7 +499,7 @@ fn refused(header: Header, (errno, text): &Refusal) -> Vec<u8> {
 }
 
 impl Hub {
-    /// The next message of a user, and what came along; `None`: there is none.
+    /// The next message of a user, and what came along, with whether more did, for which there was no descriptor; `None`: there is none.
     ///
     /// # Errors
     /// The other end is gone, or what came along makes no sense: it is closed.
@@ -494,16 +508,15 @@ impl Hub {
         uid: u32,
         end: &OwnedFd,
         room: &mut [u8],
-    ) -> std::result::Result<Option<(usize, Vec<OwnedFd>)>, Nonsense> {
+    ) -> std::result::Result<Option<(usize, Vec<OwnedFd>, bool)>, Nonsense> {
         let Some(whole) = seqpacket::receive_all(end.as_fd(), room).map_err(|_| Nonsense)? else {
             return Ok(None);
         };
         let is_sound = whole.len > 0
-            && !whole.is_cut
             && whole.fds.len() <= unix::MAX_FDS
             && (!self.users.counts(uid) || self.debts.are_kernels(&whole.fds));
         if is_sound {
-            return Ok(Some((whole.len, whole.fds)));
+            return Ok(Some((whole.len, whole.fds, whole.is_cut)));
         }
         if whole.len > 0 {
             self.counts.nonsense();

@@ -3,14 +3,15 @@
 use crate::datagrams::{Dgram, kernels};
 use crate::program::Program;
 use crate::rings::until;
-use crate::{LONGEST, Running, at, users};
+use crate::{LONGEST, Running, at, isolated, kernels as streams, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::datagram::{Header, Kind};
-use bypath_shm::service::{Address, Op};
+use bypath_shm::service::{Address, Op, VERSION};
 use bypath_stack::config::Config;
 use bypath_stack::udp::demux::SHARERS;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -187,6 +188,23 @@ users! {
         drop(hogs);
         running.has_sockets(50);
         assert!(hog.open(false).is_ok());
+    }
+}
+
+isolated! {
+    fn a_question_whose_descriptor_finds_no_place_is_answered_and_its_connection_goes_on() {
+        let running = Running::new();
+        let program = running.program();
+        let (_listener, to) = streams("10.9.0.1:0");
+        let socket = program.open(false).expect("a socket");
+        // It has closed what it sent with its answer.
+        assert_eq!(program.ask(Op::Hello, 0, &VERSION.to_ne_bytes()).errno, 0);
+        let first = program.own().as_raw_fd() as u64;
+        setrlimit(Resource::RLIMIT_NOFILE, first, getrlimit(Resource::RLIMIT_NOFILE).expect("a limit").1).expect("less");
+        assert_eq!(socket.begin(to), libc::EMFILE);
+        let hard = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit").1;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("more");
+        assert_eq!(socket.connect(to), 0);
     }
 }
 
