@@ -1,6 +1,7 @@
 //! connect(2): while a connection comes up, the program's end is full, so that nobody may write and who waits for room waits. That of a
 //! listening socket is full as long as it listens.
 
+use super::limits::Counted;
 use super::slab::Key;
 use super::socket::{Hub, Phase, inward};
 use crate::Engine;
@@ -10,7 +11,7 @@ use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::tcp::State;
 use bypath_sys::pair;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Octets that fill an end at most. Of one with the smallest buffer two long pieces take it all, which is one call where octets one by
 /// one would be six.
@@ -49,14 +50,14 @@ pub fn drain(own: BorrowedFd<'_>, mut left: usize) {
 #[derive(Debug)]
 pub struct Connecting {
     /// The program's end; `None`: who asked for the connection has left it, and it is seen when nobody holds it any more.
-    program: Option<OwnedFd>,
+    program: Option<Counted>,
     /// Octets that fill it.
     filled: usize,
 }
 
 impl Connecting {
     /// Fills the program's end.
-    fn begin(program: OwnedFd) -> Connecting {
+    fn begin(program: Counted) -> Connecting {
         let filled = fill(program.as_fd());
         Connecting { program: Some(program), filled }
     }
@@ -91,7 +92,7 @@ impl Hub {
     /// The same of a new socket, of which `program` is the program's end.
     ///
     /// # Errors
-    /// As connect(2). The socket is what it was then, or gone.
+    /// As connect(2); ENOBUFS: its user may have no more descriptors of the service. The socket is what it was then, or gone.
     pub fn begin_connection(
         &mut self,
         engine: &mut Engine,
@@ -102,13 +103,17 @@ impl Hub {
         let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
         let to: SocketAddr = inward(socket.v6, to.0.ok_or(libc::EAFNOSUPPORT)?)?;
         let mut tcp = engine.stack().tcp(socket.id).ok_or(libc::EBADF)?;
+        if !self.users.may_have_descriptor(socket.uid, program.as_raw_fd()) {
+            return Err(libc::ENOBUFS);
+        }
         tcp.connect(Engine::now(), to).map_err(errno::connect)?;
+        let program = self.users.counted(socket.uid, program);
         socket.phase = Phase::Connecting(Box::new(Connecting::begin(program)));
         Ok(())
     }
 
     /// Gives a program's end room, whose lock another user may hold.
-    fn widen(&mut self, uid: u32, program: OwnedFd) {
+    fn widen(&mut self, uid: u32, program: Counted) {
         if self.users.counts(uid) {
             self.debts.widen(uid, program, SEND_BUFFER);
         } else {

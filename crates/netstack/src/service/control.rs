@@ -1,7 +1,7 @@
 //! Connections for questions: who may ask, whose turn it is, and which message makes no sense.
 
 use super::debts::Payer;
-use super::limits::{Share, Took, Users, is_too_many};
+use super::limits::{Charge, Share, Took, Users, is_too_many};
 use super::on_way;
 use super::question::{Answer, Asks, Nonsense};
 use super::slab::{Key, Slab};
@@ -28,6 +28,7 @@ const HEARD_NS: u64 = 1_000_000;
 /// One connection for questions.
 struct Control {
     end: OwnedFd,
+    _charge: Charge,
     uid: u32,
     /// The service is not for him: he may ask about what he holds, and is told so of all else.
     stranger: bool,
@@ -106,13 +107,14 @@ impl Controls {
     pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
         let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return leave(end) };
         let (uid, stranger) = (who.uid, !settings.admits(who.uid));
-        let is_full = || self.strangers >= STRANGERS || !users.may_ask_as_stranger(uid);
         let may_have = users.may_have_descriptor(uid, end.as_raw_fd());
+        let is_full = || self.strangers >= STRANGERS || !users.may_ask_as_stranger(uid);
         if !users.may_ask(uid) || !may_have || stranger && is_full() {
             return leave(end);
         }
         let key = self.all.insert(Control {
             end,
+            _charge: users.account(uid).charge(1, 0),
             uid,
             stranger,
             active: false,

@@ -9,6 +9,7 @@
 //! user gives back are counted in `sharers.rs`). To ask for it takes two system calls, which are made only for those for whom a call took long lately.
 
 use super::deputies::Deputies;
+use super::limits::Counted;
 use super::slab::Key;
 use bypath_sys::strangers::{Kernels, Others};
 use bypath_sys::{Result, clock};
@@ -111,7 +112,7 @@ impl Debts {
     }
 
     /// Gives the program's end of a socket room, whose lock this user may hold.
-    pub fn widen(&mut self, uid: u32, program: OwnedFd, octets: i32) {
+    pub fn widen(&mut self, uid: u32, program: Counted, octets: i32) {
         self.deputies.widen(uid, program, octets);
         self.hold(uid);
     }

@@ -4,6 +4,7 @@
 //! A close takes its file from the process's table first and waits then. Each has a thread, so that none stays there: a thread with a table of its
 //! own, which closes what may linger (`bypath_sys::strangers`), would have to close it, too.
 
+use super::limits::Counted;
 use bypath_sys::{clock, fd, pair, thread};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,7 +27,7 @@ const LEAVES: u64 = 2_000_000;
 /// One user's thread for options.
 #[derive(Debug)]
 struct Deputy {
-    jobs: Sender<(OwnedFd, i32)>,
+    jobs: Sender<(Counted, i32)>,
     left: Arc<AtomicUsize>,
 }
 
@@ -44,7 +45,7 @@ pub struct Deputies {
 
 impl Deputies {
     /// Gives the program's end of a socket room, soon.
-    pub fn widen(&mut self, uid: u32, program: OwnedFd, octets: i32) {
+    pub fn widen(&mut self, uid: u32, program: Counted, octets: i32) {
         // Threads of those for whom nothing is left to do end when another one comes.
         if !self.options.contains_key(&uid) {
             self.options.retain(|_, deputy| deputy.left.load(Acquire) > 0);
@@ -146,7 +147,7 @@ fn close(file: OwnedFd, counts: [&Arc<AtomicUsize>; 2]) -> Result<(), OwnedFd> {
 }
 
 fn begin() -> Option<Deputy> {
-    let (jobs, wanted): (_, Receiver<(OwnedFd, i32)>) = channel();
+    let (jobs, wanted): (_, Receiver<(Counted, i32)>) = channel();
     let left = Arc::new(AtomicUsize::new(0));
     let over = Arc::clone(&left);
     let works = move || {
@@ -181,11 +182,14 @@ mod tests {
         until(|| !deputies.hold(7));
         assert_eq!(pair::receive(ours.as_fd(), &mut [0]), Ok(0), "it is closed");
         let (program, _end) = pair::new().expect("a pair");
-        deputies.widen(7, program.try_clone().expect("a descriptor"), 100_000);
+        let mut users = super::super::limits::Users::new(1, 1);
+        let counted = users.counted(7, program.try_clone().expect("a descriptor"));
+        deputies.widen(7, counted, 100_000);
         until(|| pair::send_buffer(program.as_fd()) == Ok(200_000));
         // One that does not come to its end.
         let left = &deputies.options[&7].left;
         until(|| left.load(Acquire) == 0);
+        assert_eq!(users.has(7), (0, 0), "it is closed");
         left.store(AHEAD - 1, Release);
         assert!(!deputies.hold(7));
         left.store(AHEAD, Release);

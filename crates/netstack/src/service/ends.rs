@@ -37,7 +37,10 @@ impl Hub {
             return Err(libc::EBADF);
         }
         if socket.holders.is_none() {
-            socket.holders = Some(Holders::new(program.as_fd()).map_err(|e| e.raw_os_error())?);
+            socket.holders = {
+                let holders = Holders::new(program.as_fd(), &mut self.users, socket.uid);
+                Some(holders.map_err(|e| e.raw_os_error())?)
+            };
         }
         socket.is.asked = true;
         if socket.is.shut

@@ -3,6 +3,7 @@
 //! here, too, as long as anybody has open what is left: then it is as if he had the new one.
 
 use super::again::Again;
+use super::limits::Counted;
 use super::question::{Answer, Asks};
 use super::slab::Key;
 use super::socket::{Holders, Hub};
@@ -18,7 +19,7 @@ const EVERY: u64 = 1_000_000_000;
 #[derive(Debug)]
 struct Heir {
     key: Key,
-    program: OwnedFd,
+    program: Counted,
     /// Who has what is left of the earlier one.
     left: Holders,
 }
@@ -36,7 +37,7 @@ impl Asks<'_> {
         let Some(heir) = self.hub.heirs.all.get(&self.socket) else { return Ok(None) };
         let Some(socket) = self.hub.sockets.get(heir.key) else { return Ok(None) };
         let is_there = socket.again.as_ref().is_some_and(Again::is_there);
-        let program = heir.program.try_clone().map_err(|_| libc::EMFILE)?;
+        let program = heir.program.as_fd().try_clone_to_owned().map_err(|_| libc::EMFILE)?;
         let body = u32::from(is_there).to_ne_bytes().to_vec();
         Ok(Some(Answer { with: vec![program], ..Answer::of(socket.cookie, body) }))
     }
@@ -64,8 +65,10 @@ impl Hub {
     /// Others may come who held the same socket of an earlier service, of which `left` is left. Where that cannot be seen each has one of his own.
     pub fn has_heirs(&mut self, before: u64, key: Key, answer: &Answer, left: Option<&OwnedFd>) {
         let program = answer.with.first().and_then(|program| program.try_clone().ok());
-        let left = left.and_then(|left| Holders::new(left.as_fd()).ok());
+        let Some(uid) = self.sockets.get(key).map(|socket| socket.uid) else { return };
+        let left = left.and_then(|left| Holders::new(left.as_fd(), &mut self.users, uid).ok());
         if let (Some(program), Some(left)) = (program, left) {
+            let program = self.users.counted(uid, program);
             self.heirs.all.insert(before, Heir { key, program, left });
         }
     }

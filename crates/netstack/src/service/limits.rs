@@ -2,6 +2,9 @@
 
 use bypath_stack::tcp::{Held, Share as TcpShare};
 use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What a user has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,8 +13,6 @@ pub struct Usage {
     pub sockets: usize,
     /// Octets that wait in the stack, both ways.
     pub octets: usize,
-    /// Octets of rings.
-    pub rings: usize,
     /// Connections for questions.
     pub controls: usize,
     /// Descriptors on their way to him, as far as is known.
@@ -20,10 +21,81 @@ pub struct Usage {
     pub pings: [usize; 2],
 }
 
+/// Descriptors of the service and octets of rings that a user has. What has some holds a [`Charge`], on whatever thread it is dropped.
+#[derive(Debug)]
+pub struct Account {
+    descriptors: AtomicUsize,
+    rings: AtomicUsize,
+    /// Octets of rings at most.
+    most: AtomicUsize,
+    /// Descriptors that the service may have: RLIMIT_NOFILE.
+    all: usize,
+    /// He is neither root nor the user that the service runs as, who have what there is.
+    is_bounded: bool,
+}
+
+impl Account {
+    /// Whether so many more descriptors, the last one with this number, may be his: numbers are given out from the lowest on, so about as many
+    /// are left as are above it, and he has no more than he leaves.
+    pub fn may_have(&self, number: i32, more: usize) -> bool {
+        !self.is_bounded || self.descriptors.load(Relaxed) + more <= self.left(number)
+    }
+
+    /// The same of a bell, without which a thread is not woken: of these he has some where he may have nothing else any more.
+    pub fn may_have_bell(&self, number: i32) -> bool {
+        !self.is_bounded || self.descriptors.load(Relaxed) < 2 * self.left(number)
+    }
+
+    /// Whether rings of so many octets may be his: all of them have the bound that what waits in the stack has.
+    pub fn may_have_rings(&self, octets: usize) -> bool {
+        self.rings.load(Relaxed) + octets <= self.most.load(Relaxed)
+    }
+
+    const fn left(&self, number: i32) -> usize {
+        self.all.saturating_sub(if number < 0 { 0 } else { number as usize })
+    }
+
+    /// He has so much more until this is dropped.
+    pub fn charge(self: &Arc<Self>, descriptors: usize, rings: usize) -> Charge {
+        self.descriptors.fetch_add(descriptors, Relaxed);
+        self.rings.fetch_add(rings, Relaxed);
+        Charge { to: Arc::clone(self), descriptors, rings }
+    }
+}
+
+/// What counts as somebody's.
+#[derive(Debug)]
+pub struct Charge {
+    to: Arc<Account>,
+    descriptors: usize,
+    rings: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.to.descriptors.fetch_sub(self.descriptors, Relaxed);
+        self.to.rings.fetch_sub(self.rings, Relaxed);
+    }
+}
+
+/// A descriptor that counts as somebody's.
+#[derive(Debug)]
+pub struct Counted {
+    file: OwnedFd,
+    _charge: Charge,
+}
+
+impl AsFd for Counted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 /// All users who have something.
 #[derive(Debug)]
 pub struct Users {
     all: HashMap<u32, Usage>,
+    accounts: HashMap<u32, Arc<Account>>,
     sockets: usize,
     octets: usize,
     /// Who was refused a socket, and has not got down to half of his bound since.
@@ -84,11 +156,40 @@ impl Users {
         let (all, short, news, own) =
             (HashMap::new(), HashSet::new(), Vec::new(), bypath_sys::process::euid());
         let descriptors = usize::try_from(bypath_sys::fd::limits().0).unwrap_or(usize::MAX);
-        Users { all, sockets, octets, short, news, on_way: 0, own, descriptors }
+        let accounts = HashMap::new();
+        Users { all, accounts, sockets, octets, short, news, on_way: 0, own, descriptors }
     }
 
-    pub const fn set_bounds(&mut self, sockets: usize, octets: usize) {
+    pub fn set_bounds(&mut self, sockets: usize, octets: usize) {
         (self.sockets, self.octets) = (sockets, octets);
+        self.accounts.values().for_each(|account| account.most.store(octets, Relaxed));
+    }
+
+    /// Where his descriptors and rings are counted.
+    pub fn account(&mut self, uid: u32) -> Arc<Account> {
+        // Those of whom nothing counts are forgotten when another one comes.
+        if !self.accounts.contains_key(&uid) {
+            self.accounts.retain(|_, account| Arc::strong_count(account) > 1);
+        }
+        let new = || Account {
+            descriptors: AtomicUsize::new(0),
+            rings: AtomicUsize::new(0),
+            most: AtomicUsize::new(self.octets),
+            all: self.descriptors,
+            is_bounded: uid != 0 && uid != self.own,
+        };
+        Arc::clone(self.accounts.entry(uid).or_insert_with(|| Arc::new(new())))
+    }
+
+    /// This descriptor is the user's as long as it is kept.
+    pub fn counted(&mut self, uid: u32, file: OwnedFd) -> Counted {
+        Counted { file, _charge: self.account(uid).charge(1, 0) }
+    }
+
+    /// Descriptors of the service and octets of rings that a user has.
+    pub fn has(&self, uid: u32) -> (usize, usize) {
+        let of = |account: &Arc<Account>| (account.descriptors.load(Relaxed), account.rings.load(Relaxed));
+        self.accounts.get(&uid).map_or((0, 0), of)
     }
 
     pub fn of(&self, uid: u32) -> Usage {
@@ -97,6 +198,12 @@ impl Users {
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, Usage)> {
         self.all.iter().map(|(uid, usage)| (*uid, *usage))
+    }
+
+    /// Who has nothing else than descriptors, or rings.
+    pub fn others(&self) -> impl Iterator<Item = u32> {
+        let others = self.accounts.keys().filter(|uid| !self.all.contains_key(*uid));
+        others.copied().filter(|uid| self.has(*uid) != (0, 0))
     }
 
     pub fn may_open(&self, uid: u32) -> bool {
@@ -129,17 +236,9 @@ impl Users {
         self.of(uid).pings[usize::from(v6)] < free
     }
 
-    /// Whether a descriptor with this number, a new one, may be for this user: numbers are given out from the lowest on, so about as many are left as
-    /// are above it, and he has no more than he leaves. Root, and the user that the service runs as, have what there is.
-    pub fn may_have_descriptor(&self, uid: u32, number: i32) -> bool {
-        let own = self.of(uid);
-        let left = self.descriptors.saturating_sub(number.max(0) as usize);
-        !self.counts(uid) || own.sockets + own.controls < left
-    }
-
-    /// Whether rings of so many octets may be given to this user: all of his have the bound that what waits in the stack has.
-    pub fn may_have_rings(&self, uid: u32, octets: usize) -> bool {
-        self.of(uid).rings + octets <= self.octets
+    /// Whether a descriptor with this number, a new one, may be for this user.
+    pub fn may_have_descriptor(&mut self, uid: u32, number: i32) -> bool {
+        self.account(uid).may_have(number, 1)
     }
 
     /// Whether descriptors on their way to this user are counted. Root, and the user that the service runs as, can send as many without it.
@@ -290,16 +389,41 @@ mod tests {
     fn a_user_has_no_more_descriptors_than_he_leaves() {
         let mut users = Users::new(1000, 100);
         (users.own, users.descriptors) = (9, 100);
+        let mut charges = Vec::new();
         let mut all = |uid: u32, first: i32| {
             let numbers = first..100;
             let has = |number: &i32| {
                 let may = users.may_have_descriptor(uid, *number);
-                users.change(uid, |usage| usage.sockets += usize::from(may));
+                charges.extend(may.then(|| users.account(uid).charge(1, 0)));
                 may
             };
             numbers.take_while(has).count()
         };
         assert_eq!([all(7, 10), all(8, 55), all(0, 78), all(9, 78)], [45, 23, 22, 22]);
+        // Two at once are one more, and a bell has room where nothing else has.
+        let account = users.account(7);
+        assert!(account.may_have(54, 1) && !account.may_have(54, 2) && !account.may_have(55, 1));
+        assert!(account.may_have_bell(77) && !account.may_have_bell(78));
+        charges.clear();
+        assert_eq!((users.has(7), users.others().count()), ((0, 0), 0));
+        drop(account);
+        users.account(6);
+        assert_eq!(users.accounts.len(), 1, "who has nothing is forgotten");
+    }
+
+    #[test]
+    fn rings_of_a_user_have_a_bound_that_may_change() {
+        let mut users = Users::new(1000, 100);
+        let account = users.account(7);
+        let charge = account.charge(0, 60);
+        assert!(
+            account.may_have_rings(40) && !account.may_have_rings(41) && users.account(8).may_have_rings(100)
+        );
+        assert_eq!((users.has(7), users.others().collect::<Vec<_>>()), ((0, 60), vec![7]));
+        users.set_bounds(1000, 80);
+        assert!(account.may_have_rings(20) && !account.may_have_rings(21));
+        drop(charge);
+        assert!(account.may_have_rings(80));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! listen(2) and accept(2): connections go to the program as records with a descriptor, few at a time; the rest waits in the stack.
 
 use super::connect::{drain, fill};
-use super::limits::Share;
+use super::limits::{Counted, Share};
 use super::slab::Key;
 use super::socket::{Hub, Phase, Socket, inward, outward};
 use super::watch::Token;
@@ -29,7 +29,7 @@ pub const FIRST_FREE: u16 = 1024;
 #[derive(Debug, Default)]
 pub struct Listening {
     /// A record for which there was no room, with the program's end.
-    waiting: Option<(Accepted, OwnedFd)>,
+    waiting: Option<(Accepted, Counted)>,
     /// Connections whose records are in the pair, as far as is known.
     given: VecDeque<u64>,
     /// What one record takes of the pair's memory, as the kernel counts it; 0: not known.
@@ -232,8 +232,9 @@ impl Hub {
 
     /// Takes the next connection of the stack.
     fn take_call(&mut self, engine: &mut Engine, key: Key) -> Result<()> {
+        let uid = self.sockets.get(key).ok_or(libc::EBADF)?.uid;
+        let pair = self.pair(uid, false)?;
         let Some(listener) = self.sockets.get(key) else { return Err(libc::EBADF) };
-        let pair = self.pair(listener.uid, false)?;
         let (uid, v6, wishes) = (listener.uid, listener.v6, listener.wishes.clone());
         let stack = engine.stack();
         let id = stack.tcp(listener.id).ok_or(libc::EBADF)?.accept_to_offer().map_err(errno::accept)?;
@@ -252,7 +253,7 @@ impl Hub {
         }
         self.activate(new);
         if let Some(Socket { phase: Phase::Listening(listening), .. }) = self.sockets.get_mut(key) {
-            listening.waiting = Some((record, pair.program));
+            listening.waiting = Some((record, self.users.counted(uid, pair.program)));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! connection in the service's inbox of that process, and rings if the service says there that it sleeps.
 
 use super::debts::PIECE;
+use super::limits::{Account, Charge};
 use super::sharers::{INBOXES, Sharer, Sharers};
 use super::slab::{Key, Slab};
 use super::watch::{Token, Watch};
@@ -29,7 +30,9 @@ const OWN_BELL: u32 = 1;
 pub const WAKES: u32 = MARKED_BELL | OWN_BELL;
 /// Slots of a process's first arena, and of the later ones.
 const SLOTS: [u32; 8] = [16, 64, 256, 1024, 1024, 1024, 1024, 1024];
-/// Slots of an arena of a stranger, and how many of these he has: the service waits no longer than it takes to give one back.
+/// Slots of a stranger's first arena, and of the later ones: the service waits no longer than it takes to give one back. Whole arenas count as
+/// his, so a process with few connections has a small one.
+const STRANGERS_FIRST: u32 = 4;
 const STRANGERS_SLOTS: u32 = 16;
 const STRANGERS_ARENAS: usize = 32;
 /// Bells of one process at most.
@@ -57,7 +60,7 @@ pub struct Neighbour {
     ours: OwnInbox,
     theirs: OwnInbox,
     bell: Bell,
-    bells: RefCell<HashMap<u32, OwnedFd>>,
+    bells: RefCell<HashMap<u32, (OwnedFd, Charge)>>,
     arenas: Vec<Slots>,
     /// Connections by the number that is marked.
     ends: Vec<Option<Key>>,
@@ -74,6 +77,9 @@ pub struct Neighbour {
     awake: bool,
     /// Its user.
     sharer: Arc<Sharer>,
+    /// Where his descriptors and rings are counted, and what this process has of them beside bells and arenas.
+    account: Arc<Account>,
+    _charge: Charge,
     /// The processor of a thread that looks for octets again and again.
     spinner: Cell<Option<u32>>,
     /// It is a stranger's: who rings its bells, which might wait.
@@ -89,7 +95,11 @@ impl Drop for Neighbour {
 struct Slots {
     arena: OwnArena,
     file: OwnedFd,
-    busy: Vec<bool>,
+    /// Slots of connections, with the octets that they count.
+    busy: Vec<Option<Charge>>,
+    /// The arena's descriptor; a stranger's octets are those of the whole arena, whatever its slots are used for: it is he who says, and who may
+    /// fill them.
+    _charge: Charge,
 }
 
 /// What a process gets with its first rings.
@@ -148,33 +158,46 @@ impl Neighbour {
     /// Takes a slot with rings of `ring` octets.
     ///
     /// # Errors
-    /// ENOMEM, EMFILE; ENOSPC: there are too many.
+    /// ENOMEM, EMFILE; ENOSPC: there are too many; ENOBUFS: its user has as many octets of rings, or descriptors of the service, as he may.
     fn take(&mut self, ring: u32) -> Result<Place> {
+        if self.ringer.is_none() && !self.account.may_have_rings(2 * ring as usize) {
+            return Err(Errno::NOBUFS);
+        }
         for (arena, slots) in self.arenas.iter_mut().enumerate() {
             if slots.arena.geometry().ring != ring {
                 continue;
             }
             // A program that holds a slot longer than its connection keeps nobody else from anything.
             let is_free = |slot: &usize| {
-                !slots.busy[*slot] && slots.arena.control(*slot as u32).in_use.load(Acquire) == 0
+                slots.busy[*slot].is_none() && slots.arena.control(*slot as u32).in_use.load(Acquire) == 0
             };
             if let Some(slot) = (0..slots.busy.len()).find(is_free) {
                 return self.prepare(Place { arena, slot: slot as u32 });
             }
         }
         let count = match self.ringer.is_some() {
+            true if self.arenas.is_empty() => Some(STRANGERS_FIRST),
             true => (self.arenas.len() < STRANGERS_ARENAS).then_some(STRANGERS_SLOTS),
             false => SLOTS.get(self.arenas.len()).copied(),
         };
         let count = count.ok_or(Errno::NOSPC)?;
+        let octets = if self.ringer.is_some() { 2 * count as usize * ring as usize } else { 0 };
+        if !self.account.may_have_rings(octets) {
+            return Err(Errno::NOBUFS);
+        }
         let (arena, file) = OwnArena::new(Geometry { slots: count, ring })?;
-        self.arenas.push(Slots { arena, file, busy: vec![false; count as usize] });
+        if !self.account.may_have(file.as_raw_fd(), 1) {
+            return Err(Errno::NOBUFS);
+        }
+        let busy = (0..count).map(|_| None).collect();
+        self.arenas.push(Slots { arena, file, busy, _charge: self.account.charge(1, octets) });
         self.prepare(Place { arena: self.arenas.len() - 1, slot: 0 })
     }
 
     fn prepare(&mut self, at: Place) -> Result<Place> {
         let slots = &mut self.arenas[at.arena];
-        slots.busy[at.slot as usize] = true;
+        let both = if self.ringer.is_some() { 0 } else { 2 * slots.arena.geometry().ring as usize };
+        slots.busy[at.slot as usize] = Some(self.account.charge(0, both));
         let control = slots.arena.control(at.slot);
         control.begin();
         control.mailbox.iter().for_each(|mailbox| mailbox.reset());
@@ -203,8 +226,9 @@ impl Neighbour {
     pub fn leave(&mut self, at: Place, number: u32, gone: bool) {
         self.ends[number as usize] = None;
         self.free.push(number);
+        // A slot of one who is barred is nobody's.
         if self.sharer.is_barred() {
-            // His memory is not touched any more: the slot is nobody's.
+            // His memory is not touched any more.
             return;
         }
         let slots = &mut self.arenas[at.arena];
@@ -214,7 +238,7 @@ impl Neighbour {
         if (gone || !left) && self.ringer.is_none() {
             slots.arena.release_rings(at.slot);
         }
-        slots.busy[at.slot as usize] = false;
+        slots.busy[at.slot as usize] = None;
     }
 
     /// Wakes who sleeps behind `bell`, for the end with this number. False: that bell is not known.
@@ -224,7 +248,7 @@ impl Neighbour {
             self.hear();
         }
         let bells = self.bells.borrow();
-        let Some(fd) = bells.get(&number) else { return false };
+        let Some((fd, _)) = bells.get(&number) else { return false };
         if bell & MARKED_BELL == 0 {
             return self.strike(fd);
         }
@@ -260,7 +284,7 @@ impl Neighbour {
         let inbox = self.theirs.get();
         let sleeps =
             |number: &u32| inbox.asleep.get(*number as usize).is_some_and(|word| word.load(SeqCst) != 0);
-        if let Some((_, fd)) = self.bells.borrow().iter().find(|(number, _)| sleeps(number)) {
+        if let Some((_, (fd, _))) = self.bells.borrow().iter().find(|(number, _)| sleeps(number)) {
             self.strike(fd);
         }
     }
@@ -291,16 +315,17 @@ impl Neighbour {
             }
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
-            let has_room = |number: &u32| {
+            let has_room = |number: &u32, fd: i32| {
                 let bells = self.bells.borrow();
-                bells.contains_key(number) || bells.len() < BELLS && self.sharer.add_bell()
+                let may_have = || bells.len() < BELLS && self.account.may_have_bell(fd);
+                bells.contains_key(number) || may_have() && self.sharer.add_bell()
             };
             let number = word(2) as u32;
             if let Some(fd) = fds.into_iter().next().filter(|_| is_bell)
                 && is_eventfd(fd.as_fd())
-                && has_room(&number)
+                && has_room(&number, fd.as_raw_fd())
             {
-                self.bells.borrow_mut().insert(number, fd);
+                self.bells.borrow_mut().insert(number, (fd, self.account.charge(1, 0)));
             }
         }
     }
@@ -457,12 +482,14 @@ impl Neighbours {
     /// The process of this user with this name, which may be new: then what it is to get is told, too.
     ///
     /// # Errors
-    /// EINVAL, EPERM: what it sent is no inbox, or its user may have no rings; ENOBUFS: he has too many processes; EMFILE, ENOMEM.
+    /// EINVAL, EPERM: what it sent is no inbox, or its user may have no rings; ENOBUFS: he has too many processes, or descriptors of the service; EMFILE,
+    /// ENOMEM.
     pub fn meet(
         &mut self,
         (uid, token, pair): (u32, u64, u64),
         inbox: &OwnedFd,
         watch: &Watch,
+        account: Arc<Account>,
     ) -> Result<(Key, Option<Introduction>)> {
         // One that knows nothing of what it has been given has lost it: it gets another one.
         let known = self.by_token.get(&(uid, token)).copied();
@@ -479,6 +506,10 @@ impl Neighbours {
         let (ours, file) = OwnInbox::new()?;
         let (control, other) = seqpacket::pair()?;
         let bell = Bell::new()?;
+        // Its end of the pair, and the bell.
+        if !account.may_have(bell.as_fd().as_raw_fd(), 2) {
+            return Err(Errno::NOBUFS);
+        }
         sharer.enter();
         let key = self.all.insert(Neighbour {
             uid,
@@ -499,6 +530,8 @@ impl Neighbours {
             awake: false,
             spinner: Cell::new(None),
             sharer,
+            _charge: account.charge(2, 0),
+            account,
             ringer,
         });
         let told = self.all.get(key).ok_or(Errno::NOMEM).and_then(|new| {
@@ -617,6 +650,7 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::Users;
     use super::*;
 
     /// Processes of one user, each with one connection: its number among them, beyond `first`.
@@ -626,7 +660,8 @@ mod tests {
         fn new(all: &mut Neighbours, watch: &Watch, uid: u32, first: u32, count: u32) -> Crowd {
             let one = |n: u32| {
                 let (_own, inbox) = OwnInbox::new().expect("memory");
-                let (key, given) = all.meet((uid, n.into(), 0), &inbox, watch).expect("a process");
+                let account = Users::new(1 << 20, 1 << 30).account(uid);
+                let (key, given) = all.meet((uid, n.into(), 0), &inbox, watch, account).expect("a process");
                 let given = given.expect("the first time");
                 let shown = bypath_shm::region::map_inbox(given.inbox.as_raw_fd()).expect("an inbox");
                 let end = Key { index: first + n, generation: 0 };

@@ -5,7 +5,7 @@
 //! What was received is not told: the kernel is asked what the other end has not read (SIOCOUTQ), once somebody waits and not before.
 
 use super::control::leave;
-use super::limits::Users;
+use super::limits::{Charge, Users};
 use super::socket::Hub;
 use super::watch::{Token, Watch};
 use bypath_sys::{seqpacket, sock};
@@ -45,6 +45,7 @@ fn empty(end: &OwnedFd, mut close: impl FnMut(Vec<OwnedFd>)) {
 /// An end that is over, as far as the service is concerned, while the other one has not received everything.
 struct Kept {
     end: OwnedFd,
+    _charge: Charge,
     uid: u32,
     descriptors: usize,
 }
@@ -93,7 +94,7 @@ impl OnWay {
         watch.forget(end.as_fd());
         sock::shutdown(end.as_raw_fd(), libc::SHUT_RDWR);
         empty(&end, close);
-        self.kept.push(Kept { end, uid, descriptors });
+        self.kept.push(Kept { end, _charge: users.account(uid).charge(1, 0), uid, descriptors });
         self.due = Some(self.due.unwrap_or(u64::MAX).min(bypath_sys::clock::monotonic_ns() + KEPT));
     }
 

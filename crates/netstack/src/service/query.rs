@@ -79,16 +79,19 @@ pub fn row(
 fn service(hub: &Hub, engine: &mut Engine, settings: &Settings, controls: usize) -> Value {
     let stack = engine.stack();
     let mut users: Vec<u32> = hub.users.iter().map(|(uid, _)| uid).collect();
+    users.extend(hub.users.others());
     // Of some only what they have closed is left.
     let left = stack.users().filter(|(_, held)| *held != Held::default()).map(|(uid, _)| uid);
-    users.extend(left.filter(|uid| hub.users.of(*uid) == Usage::default()));
+    users.extend(left.filter(|uid| hub.users.of(*uid) == Usage::default() && hub.users.has(*uid) == (0, 0)));
     let of_user = |uid: &u32| {
         let (usage, held) = (hub.users.of(*uid), stack.held_by(*uid));
+        let (descriptors, rings) = hub.users.has(*uid);
         json!({
             "uid": uid,
             "sockets": usage.sockets,
             "octets": usage.octets + held.orphan_octets,
-            "rings": usage.rings,
+            "rings": rings,
+            "descriptors": descriptors,
             "callers": held.callers,
             "caller_octets": held.caller_octets,
             "orphans": held.orphans,

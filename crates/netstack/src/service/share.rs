@@ -33,14 +33,14 @@ impl Asks<'_> {
         if !(Geometry { slots: 1, ring }).is_valid() {
             return Err(libc::EINVAL);
         }
-        let both = 2 * ring as usize;
-        let may_have = hub.users.may_have_descriptor(self.uid, inbox.as_raw_fd());
-        if !may_have || !hub.users.may_have_rings(self.uid, both) {
+        // Whose memory it is: he may be another one than the maker of a socket that he was given.
+        let account = hub.users.account(self.uid);
+        if !account.may_have(inbox.as_raw_fd(), 1) {
             return Err(libc::ENOBUFS);
         }
         let failed = |e: bypath_sys::Errno| e.raw_os_error();
-        let (with, introduction) =
-            hub.neighbours.meet((self.uid, wanted.token, wanted.pair), inbox, &hub.watch).map_err(failed)?;
+        let who = (self.uid, wanted.token, wanted.pair);
+        let (with, introduction) = hub.neighbours.meet(who, inbox, &hub.watch, account).map_err(failed)?;
         let service = hub.neighbours.token;
         let near = hub.neighbours.get_mut(with).ok_or(libc::ENOMEM)?;
         let stranger = near.stranger();
@@ -74,8 +74,6 @@ impl Asks<'_> {
             of.mail = Some(Mail::new(at));
             socket.is.pair_news = true;
         }
-        // Whose memory it is: he may be another one than the maker of a socket that he was given.
-        hub.users.change(self.uid, |usage| usage.rings += both);
         // The pair is looked at, and then the program may use its ring.
         socket.is.pair_in = true;
         hub.neighbours.wake(with);

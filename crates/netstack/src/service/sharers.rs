@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Processes of one user that have rings, at once. Each has three descriptors of the service, and one for each arena.
+/// Processes of one user that have rings, at once. Each has two descriptors of the service, and one for each arena.
 const PROCESSES: usize = 1024;
 /// Bells of all processes of one user.
 const BELLS: usize = 8192;

@@ -7,7 +7,7 @@ use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
 use super::debts::{Debts, PIECE, Payer};
 use super::heirs::Heirs;
-use super::limits::Users;
+use super::limits::{Charge, Users};
 use super::listener::Listening;
 use super::neighbours::Neighbours;
 use super::on_way::OnWay;
@@ -55,6 +55,8 @@ pub struct Socket {
     pub id: SocketId,
     /// The service's end of the pair.
     pub end: OwnedFd,
+    /// That is a descriptor of his.
+    _charge: Charge,
     /// SO_COOKIE of the program's end.
     pub cookie: u64,
     pub uid: u32,
@@ -91,21 +93,28 @@ pub struct Socket {
 /// Whether a program has its end open, which hang-up does not tell once the end is shut both ways: an end that is closed is in no
 /// set any more, and one that is shut both ways is always ready.
 #[derive(Debug)]
-pub struct Holders(Set);
+pub struct Holders {
+    set: Set,
+    _charge: Charge,
+}
 
 impl Holders {
     /// # Errors
-    /// EMFILE, ENOMEM.
-    pub fn new(program: BorrowedFd<'_>) -> bypath_sys::Result<Holders> {
+    /// EMFILE, ENOMEM: also where this user may have no more descriptors of the service.
+    pub fn new(program: BorrowedFd<'_>, users: &mut Users, uid: u32) -> bypath_sys::Result<Holders> {
+        let account = users.account(uid);
+        if !account.may_have(program.as_raw_fd(), 1) {
+            return Err(bypath_sys::Errno::MFILE);
+        }
         let set = Set::new()?;
         // POLLHUP is always told.
         set.add(program, 0, 0)?;
-        Ok(Holders(set))
+        Ok(Holders { set, _charge: account.charge(1, 0) })
     }
 
     /// Whether anybody has it open.
     pub fn are_any(&self) -> bool {
-        self.0.is_ready()
+        self.set.is_ready()
     }
 }
 
@@ -222,7 +231,7 @@ impl Hub {
     ///
     /// # Errors
     /// EMFILE and its like.
-    pub fn pair(&self, uid: u32, small: bool) -> Result<Pair> {
+    pub fn pair(&mut self, uid: u32, small: bool) -> Result<Pair> {
         let pair = self.named(uid, pair::new)?;
         // What the service reads stops before an urgent octet, and goes on with it.
         pair::keep_urgent_in_line(pair.end.as_fd());
@@ -236,12 +245,12 @@ impl Hub {
     ///
     /// # Errors
     /// EMFILE and its like.
-    pub fn pair_of_records(&self, uid: u32) -> Result<Pair> {
+    pub fn pair_of_records(&mut self, uid: u32) -> Result<Pair> {
         self.named(uid, pair::of_records)
     }
 
-    fn named(&self, uid: u32, new: fn() -> bypath_sys::Result<(OwnedFd, OwnedFd)>) -> Result<Pair> {
-        let made = || {
+    fn named(&mut self, uid: u32, new: fn() -> bypath_sys::Result<(OwnedFd, OwnedFd)>) -> Result<Pair> {
+        let mut made = || {
             let (program, end) = new()?;
             if !self.users.may_have_descriptor(uid, end.as_raw_fd()) {
                 return Err(bypath_sys::Errno::MFILE);
@@ -280,6 +289,7 @@ impl Hub {
         let socket = Socket {
             id,
             end,
+            _charge: self.users.account(uid).charge(1, 0),
             cookie,
             uid,
             v6,
@@ -362,8 +372,6 @@ impl Hub {
     /// The rings of a connection that is over.
     fn give_back(&mut self, rings: &Rings, gone: bool) {
         if let Some(near) = self.neighbours.get_mut(rings.with) {
-            let both = 2 * near.ring(rings.at) as usize;
-            self.users.change(near.uid, |usage| usage.rings -= both);
             let stranger = near.stranger();
             watched(stranger.as_deref(), || near.leave(rings.at, rings.number, gone));
         }

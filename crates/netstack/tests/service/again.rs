@@ -46,8 +46,9 @@ users! {
         let mut got = [0; 11];
         kernel.read_exact(&mut got).expect("octets");
         assert_eq!(&got, b"by the ring");
-        assert!(rings(&running).contains(&(WORKER.into(), 8192)) && rings(&running).contains(&(0, 0)));
-        drop((own, kernel));
+        // All slots of his arena, as long as his process has it.
+        assert!(rings(&running).contains(&(WORKER.into(), 4 * 8192)) && rings(&running).contains(&(0, 0)));
+        drop((own, kernel, process));
         until(|| rings(&running).iter().all(|(_, rings)| *rings == 0).then_some(()));
     }
 }

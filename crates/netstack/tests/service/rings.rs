@@ -4,7 +4,7 @@ use crate::program::{Answer, Sock};
 use crate::{LONGEST, Program, Running, isolated, kernels};
 use bypath_shm::arena::{Control, Geometry};
 use bypath_shm::direction::{Direction, Head, Path, Readable, ask, writer_flag};
-use bypath_shm::inbox::{BELL, MESSAGE_VERSION};
+use bypath_shm::inbox::{BELL, MESSAGE_VERSION, MESSAGE_WORDS};
 use bypath_shm::region::{Arena, OwnInbox, map_inbox};
 use bypath_shm::ring::Ring;
 use bypath_shm::service::{Body, Op, RingsGiven, RingsWanted};
@@ -33,6 +33,7 @@ pub struct Rings {
     pub tx: Ring,
     pub rx: Ring,
     tail: u64,
+    arena: Arena,
 }
 
 impl Process {
@@ -84,6 +85,7 @@ impl Process {
             tx: arena.ring(given.slot, 0).expect("a ring"),
             rx: arena.ring(given.slot, 1).expect("a ring"),
             tail: 0,
+            arena,
         })
     }
 
@@ -96,10 +98,21 @@ impl Process {
 
     /// Sends these as bells.
     pub fn say(&self, files: &[RawFd]) {
+        self.send(&[BELL, MESSAGE_VERSION, 3], files);
+    }
+
+    /// Sends the bell with this number.
+    pub fn bell(&self, number: u64, bell: BorrowedFd<'_>) {
+        let mut message = [0; MESSAGE_WORDS];
+        message[..3].copy_from_slice(&[BELL, MESSAGE_VERSION, number]);
+        self.send(&message, &[bell.as_raw_fd()]);
+    }
+
+    fn send(&self, words: &[u64], files: &[RawFd]) {
         let (_, _, control) = self.introduction.as_ref().expect("an introduction");
-        let message = [BELL, MESSAGE_VERSION, 3].map(u64::to_ne_bytes).concat();
+        let message: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (octets, files) = ([IoSlice::new(&message)], [ControlMessage::ScmRights(files)]);
-        sendmsg::<()>(control.as_raw_fd(), &octets, &files, MsgFlags::MSG_NOSIGNAL, None).expect("room");
+        until(|| sendmsg::<()>(control.as_raw_fd(), &octets, &files, MsgFlags::MSG_NOSIGNAL, None).ok());
     }
 
     /// Says that there is news of a connection.
@@ -122,6 +135,13 @@ pub fn until<R>(mut look: impl FnMut() -> Option<R>) -> R {
 }
 
 impl Rings {
+    /// Says that all slots of the arena are in use, whosever they are; how many octets its rings are.
+    pub fn keep_all(&self) -> usize {
+        let Geometry { slots, ring } = self.arena.geometry;
+        (0..slots).for_each(|slot| self.arena.control(slot).expect("a slot").in_use.store(3, Relaxed));
+        2 * (slots * ring) as usize
+    }
+
     pub fn out(&self) -> &'static Direction {
         &self.control.direction[0]
     }

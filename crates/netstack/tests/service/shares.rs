@@ -2,8 +2,8 @@
 
 use crate::datagrams::{Dgram, kernels};
 use crate::program::Program;
-use crate::rings::until;
-use crate::{LONGEST, Running, at, isolated, kernels as streams, users};
+use crate::rings::{Process, until};
+use crate::{LONGEST, Running, SILENT, at, isolated, kernels as streams, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::datagram::{Header, Kind};
 use bypath_shm::service::{Address, Op, VERSION};
@@ -11,7 +11,7 @@ use bypath_stack::config::Config;
 use bypath_stack::udp::demux::SHARERS;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -188,6 +188,110 @@ users! {
         drop(hogs);
         running.has_sockets(50);
         assert!(hog.open(false).is_ok());
+    }
+}
+
+/// What the service counts of this user.
+fn count(running: &Running, uid: u32, what: &str) -> u64 {
+    let users = running.query("service").remove(0)["users"].take();
+    let rows = users.as_array().expect("users").iter();
+    rows.filter(|row| row["uid"] == uid).map(|row| row[what].as_u64().expect("a number")).sum()
+}
+
+users! {
+    fn a_user_whose_processes_share_memory_leaves_others_descriptors_of_the_service() {
+        setrlimit(Resource::RLIMIT_NOFILE, 600, 600).expect("a limit");
+        let running = Running::with(for_hog, Config::default());
+        let (hog, other) = (Program::of(&running.path, HOG), running.program());
+        let (listener, to) = streams("10.9.0.1:0");
+        let (mut processes, mut arenas, mut refused) = (Vec::new(), 0, 0);
+        // Processes that say of slots whose connections are over that they are in use.
+        while refused < 2 && arenas < 400 {
+            let mut process = Process::new(arenas + 1);
+            let mut meets = || {
+                let Ok(socket) = hog.open(false) else { return false };
+                assert_eq!(socket.connect(to), 0);
+                let _peer = listener.accept().expect("a connection");
+                let Ok(rings) = process.meet_of(&hog, socket.cookie, 4096) else { return false };
+                rings.keep_all();
+                arenas += 1;
+                true
+            };
+            refused += u32::from(!(0..32).all(|_| meets()));
+            processes.push(process);
+        }
+        assert!((150..=290).contains(&arenas), "{arenas}");
+        // As many bells as there is room for, for which he has a third more of what is left.
+        let bell = bypath_sys::eventfd::Bell::new().expect("a bell");
+        (3..600).for_each(|n| processes[0].bell(n, bell.as_fd()));
+        let has = until(|| Some(count(&running, HOG, "descriptors")).filter(|has| *has > arenas + 20));
+        assert!(has < 400, "{has}");
+        let others: Vec<_> = (0..20).map(|_| other.open(false)).collect();
+        assert!(others.iter().all(Result::is_ok));
+        drop((others, processes));
+        until(|| (count(&running, HOG, "descriptors") == 1).then_some(()));
+    }
+}
+
+users! {
+    fn what_a_user_connects_to_who_does_not_answer_leaves_others_descriptors_of_the_service() {
+        setrlimit(Resource::RLIMIT_NOFILE, 600, 600).expect("a limit");
+        let running = Running::with(for_hog, Config::default());
+        let (hog, other) = (Program::of(&running.path, HOG), running.program());
+        // The program's end is kept while it connects, and one is this process's: three for each.
+        let begins = |_| {
+            let socket = hog.open(false)?;
+            let errno = socket.begin(at(SILENT));
+            if errno == libc::EINPROGRESS { Ok(socket) } else { Err(errno) }
+        };
+        let begun: Vec<_> = (0..600).map(begins).take_while(Result::is_ok).collect();
+        assert!((60..=120).contains(&begun.len()), "{}", begun.len());
+        assert_eq!(count(&running, HOG, "descriptors"), 2 * begun.len() as u64 + 1);
+        assert!(matches!(begins(0).err(), Some(libc::EMFILE | libc::ENOBUFS)));
+        assert!(other.open(false).is_ok());
+        drop(begun);
+        drop(hog);
+        until(|| (count(&running, HOG, "descriptors") == 0).then_some(()));
+    }
+}
+
+users! {
+    fn what_tells_whether_an_end_that_is_shut_is_open_counts_for_its_user() {
+        let running = Running::with(for_hog, Config::default());
+        let hog = Program::of(&running.path, HOG);
+        let (_listener, to) = streams("10.9.0.1:0");
+        let socket = hog.connect(to);
+        assert_eq!(count(&running, HOG, "descriptors"), 2);
+        let shut = || {
+            let how = libc::SHUT_RD.to_ne_bytes();
+            hog.ask_with(Op::Shutdown, socket.cookie, &how, Some(socket.stream.as_fd())).errno
+        };
+        assert_eq!([shut(), shut()], [0; 2]);
+        assert_eq!(count(&running, HOG, "descriptors"), 3);
+        drop(socket);
+        until(|| (count(&running, HOG, "descriptors") == 1).then_some(()));
+    }
+}
+
+users! {
+    fn rings_of_connections_that_are_over_count_as_long_as_their_process_has_them() {
+        const MOST: usize = 8 << 20;
+        let running = Running::with(|settings| (settings.octets_per_user, settings.users) = (MOST, Some(vec![HOG])), Config::default());
+        let hog = Program::of(&running.path, HOG);
+        let (listener, to) = streams("10.9.0.1:0");
+        let (mut process, mut octets) = (Process::new(7), 0);
+        let mut meets = || {
+            let socket = hog.connect(to);
+            let _peer = listener.accept().expect("a connection");
+            process.meet_of(&hog, socket.cookie, 64 << 10).map(|rings| rings.keep_all())
+        };
+        let refused = (0..40).find_map(|_| meets().map(|more| octets += more).err());
+        assert_eq!(refused, Some(libc::ENOBUFS));
+        assert!((MOST / 2..=MOST).contains(&octets), "{octets}");
+        running.has_sockets(0);
+        assert_eq!((count(&running, HOG, "rings"), meets().err()), (octets as u64, Some(libc::ENOBUFS)));
+        drop(process);
+        until(|| (count(&running, HOG, "rings") == 0).then_some(()));
     }
 }
 
