@@ -97,7 +97,7 @@ pub fn of<R: Send + 'static>(user: u32, f: impl FnOnce(&Pulse) -> R + Send + 'st
 /// One that has nothing to do, and how long it is waited for when nothing goes on: the more are left behind, the shorter.
 fn looker(user: u32) -> Option<(Looker, Duration)> {
     let mut all = lookers();
-    let patience = Duration::from_millis((60 >> (all.left_behind / 4).min(4)).max(5));
+    let patience = Duration::from_millis((200 >> (all.left_behind / 2).min(6)).max(5));
     let is_full = all.left_behind >= LEFT_BEHIND;
     let its = all.of_user.entry(user).or_default();
     if let Some(looker) = its.idle.pop() {
