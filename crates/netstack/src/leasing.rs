@@ -159,7 +159,7 @@ impl Leasing {
             self.drop_lease(stack);
             if let Some(prefix) = Prefix::new(IpAddr::V4(lease.address), lease.prefix_len) {
                 // RFC 2131, 4.4.1: it asks on the link whether the address is free. One that somebody added by hand is as good.
-                let _ = stack.claim_address(now, self.iface, prefix);
+                let _ = stack.claim_leased_address(now, self.iface, prefix);
             }
         }
         self.used = Some(lease.clone());

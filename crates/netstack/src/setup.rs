@@ -301,7 +301,7 @@ impl Setup {
     }
 
     /// Others on the link are asked first whether an IPv4 address is theirs, too (RFC 5227), which takes 4 to 7 seconds. Of IPv6
-    /// addresses they always are.
+    /// addresses they always are. What is ours then is kept, whatever others say.
     #[must_use]
     pub const fn claim(mut self) -> Setup {
         self.claims = true;

@@ -24,7 +24,8 @@ pub enum Event {
         address: IpAddr,
     },
     /// Somebody else has one of our addresses. One that was tentative is not used (RFC 4862, 5.4.5); one of IPv4 is defended, or
-    /// given up if it was [claimed](Stack::claim_address): its [state](crate::iface::Address::state) says which (RFC 5227, 2.4).
+    /// given up if it is [leased](Stack::claim_leased_address): its [state](crate::iface::Address::state) says which (RFC 5227, 2.4).
+    /// Of an address that is in use it is told once in ten seconds at most.
     AddressConflict {
         /// Where.
         iface: IfaceId,

@@ -278,17 +278,33 @@ impl Stack {
     }
 
     /// As [`add_address`](Stack::add_address), but an IPv4 address on Ethernet is tentative first, too (RFC 5227, 2.1): it takes 4 to
-    /// 7 seconds until [`Event::AddressReady`]. It is given up if somebody else insists on it (2.4 (b)).
+    /// 7 seconds until [`Event::AddressReady`]. From then on it is kept whatever others say (2.4 (c)).
     ///
     /// # Errors
     /// [`NoAddress`].
     pub fn claim_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
         let probes = self.config.acd_probes;
         self.give_address_after(now, iface, prefix, probes)?;
-        if let Some(address) = self.ifaces[iface.at()].addresses.last_mut() {
+        self.route_to_network(iface, prefix)
+    }
+
+    /// As [`claim_address`](Stack::claim_address), but an IPv4 address is given up if somebody else insists on it (RFC 5227, 2.4 (b)):
+    /// for one that somebody can be asked to replace.
+    ///
+    /// # Errors
+    /// [`NoAddress`].
+    pub fn claim_leased_address(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        prefix: Prefix,
+    ) -> Result<(), NoAddress> {
+        self.claim_address(now, iface, prefix)?;
+        let addresses = &mut self.ifaces[iface.at()].addresses;
+        if let Some(address) = addresses.iter_mut().find(|a| a.ip() == prefix.address()) {
             address.yields = true;
         }
-        self.route_to_network(iface, prefix)
+        Ok(())
     }
 
     fn route_to_network(&mut self, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {

@@ -480,15 +480,17 @@ fn a_claimed_ipv4_address_that_somebody_has_or_wants_is_not_used() {
 
 /// RFC 5227, 2.4 (b) and (c).
 #[test]
-fn an_ipv4_address_is_defended_once_in_a_while_and_a_claimed_one_given_up() {
+fn an_ipv4_address_is_defended_once_in_a_while_and_a_leased_one_given_up() {
     let own = Ipv4Addr::new(10, 0, 0, 50);
     let other = ArpPacket::request(MacAddr([2, 9, 9, 9, 9, 9]), own, Ipv4Addr::new(10, 0, 0, 1));
     let frame = arp_frame(MacAddr::BROADCAST, &other);
-    for claimed in [false, true] {
+    for (claimed, leased) in [(false, false), (true, false), (true, true)] {
         let mut world = World::new(1, 1);
         let (now, iface) = (world.now(), world.hosts[0].iface);
         let (prefix, stack) = ("10.0.0.50/24".parse().unwrap(), &mut world.hosts[0].stack);
-        if claimed {
+        if leased {
+            stack.claim_leased_address(now, iface, prefix).unwrap();
+        } else if claimed {
             stack.claim_address(now, iface, prefix).unwrap();
         } else {
             stack.add_address(now, iface, prefix).unwrap();
@@ -505,13 +507,13 @@ fn an_ipv4_address_is_defended_once_in_a_while_and_a_claimed_one_given_up() {
         assert_eq!(state_of(&world, 0, "10.0.0.50"), Some(AddressState::Preferred));
         world.secs(9);
         assert_eq!(announced(&mut world), 0);
-        let after = if claimed { AddressState::Duplicate } else { AddressState::Preferred };
+        let after = if leased { AddressState::Duplicate } else { AddressState::Preferred };
         assert_eq!(state_of(&world, 0, "10.0.0.50"), Some(after));
         let conflict = Event::AddressConflict { iface, address: ip("10.0.0.50") };
         let told = world.hosts[0].events.iter().filter(|e| **e == conflict).count();
-        assert_eq!((told, world.count(0, "arp_conflicts")), (if claimed { 3 } else { 2 }, 3));
+        assert_eq!((told, world.count(0, "arp_conflicts")), (if leased { 3 } else { 2 }, 3));
         let socket = world.hosts[0].stack.open_udp().unwrap();
         let bound = world.udp(0, socket).bind("10.0.0.50:7".parse().unwrap());
-        assert_eq!(bound.is_ok(), !claimed);
+        assert_eq!(bound.is_ok(), !leased);
     }
 }
