@@ -98,7 +98,7 @@ pub struct Address {
     pub(crate) timer: Option<TimerId>,
     /// Whoever wants it more gets it (RFC 5227, 2.4 (b)).
     pub(crate) yields: bool,
-    /// When it was last defended.
+    /// When it was last defended, or told to be another one's, too.
     pub(crate) defended: Option<crate::time::Instant>,
 }
 

@@ -2,7 +2,6 @@
 
 use crate::Stack;
 use crate::egress::{Fragmentation, Hop, Kind, Outgoing};
-use crate::event::Event;
 use crate::iface::{AddressState, IfaceId};
 use crate::ingress::Packet;
 use crate::neighbor::Advertisement;
@@ -112,7 +111,7 @@ impl Stack {
             // RFC 4862, 5.4.4: a doubt that goes beyond this.
             Some(_) => {
                 self.counters.ndp_conflicts += 1;
-                self.tell(Event::AddressConflict { iface, address: ip });
+                self.disputed(packet.now, iface, ip);
             }
             None => {
                 self.heard_of(iface, ip);

@@ -22,7 +22,7 @@ const ANNOUNCE: Duration = Duration::from_secs(2);
 const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 /// Between two probes at least: PROBE_MIN. It is less than a second more.
 const PROBE: Duration = Duration::from_secs(1);
-/// So long an address is not defended again: DEFEND_INTERVAL.
+/// So long an address is not defended again, and nobody is told that it is another one's, too: DEFEND_INTERVAL.
 const DEFEND: Duration = Duration::from_secs(10);
 /// Neighbours of an interface that are remembered for not having answered, at most.
 const MOST_SILENT: usize = 64;
@@ -250,25 +250,32 @@ impl Stack {
         self.set_timer_of(iface, IpAddr::V4(ip), timer);
     }
 
+    /// Somebody else uses an address of ours that is in use: told once in a while. True: it was so lately already.
+    pub(crate) fn disputed(&mut self, now: Instant, iface: IfaceId, ip: IpAddr) -> bool {
+        let address = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip);
+        let Some(own) = address else { return true };
+        if own.defended.is_some_and(|at| now < at + DEFEND) {
+            return true;
+        }
+        own.defended = Some(now);
+        self.tell(Event::AddressConflict { iface, address: ip });
+        false
+    }
+
     /// Somebody else uses an IPv4 address of ours (RFC 5227, 2.4): it is announced, once in a while, or given up if it yields and
     /// was defended lately.
     fn defend(&mut self, now: Instant, iface: IfaceId, ip: Ipv4Addr, other: MacAddr) {
         let address = IpAddr::V4(ip);
-        let addresses = &mut self.ifaces[iface.at()].addresses;
-        let Some(own) = addresses.iter_mut().find(|a| a.ip() == address) else { return };
-        let lately = own.defended.is_some_and(|at| now < at + DEFEND);
-        match (lately, own.yields) {
+        let addresses = &self.ifaces[iface.at()].addresses;
+        let yields = addresses.iter().any(|a| a.ip() == address && a.yields);
+        match (self.disputed(now, iface, address), yields) {
             (true, true) => {
                 self.duplicate(iface, address, Some(other));
                 self.addresses_changed();
             }
             // Two that defend an address do not fill the link with it.
             (true, false) => {}
-            (false, _) => {
-                own.defended = Some(now);
-                self.announce(iface, ip);
-                self.tell(Event::AddressConflict { iface, address });
-            }
+            (false, _) => self.announce(iface, ip),
         }
     }
 

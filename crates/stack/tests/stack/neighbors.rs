@@ -264,6 +264,28 @@ fn two_hosts_that_want_one_address_find_out() {
     assert_eq!(world.count(1, "ndp_conflicts"), 1);
 }
 
+/// Whoever is on the link can say so as often as he likes.
+#[test]
+fn that_an_ipv6_address_is_another_ones_too_is_told_once_in_a_while() {
+    let mut world = World::new(1, 1);
+    let (mac, iface) = (world.hosts[0].mac, world.hosts[0].iface);
+    let target: Ipv6Addr = "fd00::1".parse().unwrap();
+    let said = NdpMessage::NeighborAdvertisement { router: false, solicited: false, replace: true, target };
+    let other = NdpOption::TargetLinkLayer(MacAddr([2, 0, 0, 0, 0, 0x99]));
+    let frame = ndp_frame(mac, "fe80::99", "fd00::1", 255, &said, &[other]);
+    for told in 1..=2 {
+        for _ in 0..1000 {
+            world.hand(0, &frame, &FrameMeta::default());
+        }
+        world.millis(1);
+        let conflict = Event::AddressConflict { iface, address: ip("fd00::1") };
+        assert_eq!(world.hosts[0].events.iter().filter(|e| **e == conflict).count(), told);
+        assert_eq!(world.count(0, "ndp_conflicts"), 1000 * told as u64);
+        assert_eq!(state_of(&world, 0, "fd00::1"), Some(AddressState::Preferred));
+        world.secs(11);
+    }
+}
+
 #[test]
 fn messages_of_neighbour_discovery_that_cannot_be_are_dropped() {
     let mut world = World::new(2, 1);
