@@ -424,36 +424,45 @@ fn turn(engine: &mut Engine, waits: &mut Vec<PollFd>, stop: &Stop, until: u64) -
 
 /// What happened on a link and concerns the user: told on standard error. Of which socket there is news, if it is that.
 pub fn hear(news: News, name: &str) -> Option<SocketId> {
-    match news {
-        News::Stack(Event::Socket { id, .. }) => return Some(id),
+    if let News::Stack(Event::Socket { id, .. }) = news {
+        return Some(id);
+    }
+    if let Some(text) = told(&news, name) {
+        output::message(text);
+    }
+    None
+}
+
+/// The same in words. `None`: it concerns nobody.
+pub fn told(news: &News, name: &str) -> Option<String> {
+    Some(match news {
         News::Stack(Event::AddressConflict { address, .. }) => {
-            output::message(format_args!("{address} is another host's, too; on {name}"));
+            format!("{address} is another host's, too; on {name}")
         }
-        News::Lease { event: dhcp::Event::Bound(lease), .. } => output::message(format_args!(
+        News::Lease { event: dhcp::Event::Bound(lease), .. } => format!(
             "{}/{} from the DHCP server {}, router {}{}",
             lease.address,
             lease.prefix_len,
             lease.server,
             lease.routes.first().map_or("none".to_owned(), |r| r.router.to_string()),
             lease.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"))
-        )),
+        ),
         News::Lease { event: dhcp::Event::Lost, .. } => {
-            output::message("the DHCP server does not renew the address; asking for another one");
+            "the DHCP server does not renew the address; asking for another one".to_owned()
         }
-        News::Stack(Event::RouterSilent { address, .. }) => output::message(format_args!(
+        News::Stack(Event::RouterSilent { address, .. }) => format!(
             "the router {address} does not answer on {name}: no neighbour has that address; what goes by it does not arrive"
-        )),
+        ),
         News::Stack(Event::RouterBack { address, .. }) => {
-            output::message(format_args!("the router {address} is there again on {name}"));
+            format!("the router {address} is there again on {name}")
         }
-        News::Down(_) => output::message(format_args!("{name} is down: ip link set {name} up")),
-        News::Up(_) => output::message(format_args!("{name} is up again")),
-        News::Crowded { uid, sockets } => output::message(format_args!(
+        News::Down(_) => format!("{name} is down: ip link set {name} up"),
+        News::Up(_) => format!("{name} is up again"),
+        News::Crowded { uid, sockets } => format!(
             "user {uid} has {sockets} sockets and gets no more, who calls him waits: sockets-per-user, under [limits] in the file of --config"
-        )),
-        _ => {}
-    }
-    None
+        ),
+        _ => return None,
+    })
 }
 
 /// A stack with its link.

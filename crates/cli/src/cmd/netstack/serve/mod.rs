@@ -9,6 +9,7 @@ mod privileges;
 mod reload;
 mod report;
 mod starting;
+mod telling;
 
 use super::attach::{self, Host, Wishes};
 use super::found::{self, DEFAULT_NAME};
@@ -16,8 +17,8 @@ use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::wait::Stop;
 use bypath::link::fault::Switch;
-use bypath_netstack::LinkName;
 use bypath_netstack::service::{QueryError, Service, Settings, Stopper};
+use bypath_netstack::{Engine, LinkName};
 use bypath_sockets::service::place;
 use bypath_stack::iface::IfaceId;
 use clap::ValueHint;
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
+use telling::Telling;
 
 /// Sockets of one user at most, unless the file says more.
 const SOCKETS: usize = 16_384;
@@ -270,6 +272,7 @@ fn turn_until_stopped(
     at: &Begun<'_>,
     folder: PathBuf,
 ) -> Result<(), Failure> {
+    let mut telling = Telling::new();
     // A signal may have come before anybody watched for it.
     while !signals.stop.asked() {
         if signals.again.swap(false, SeqCst) {
@@ -277,10 +280,23 @@ fn turn_until_stopped(
             service.set_limits(&settings(&plan, folder.clone()));
         }
         while let Some(news) = service.run_until_news().map_err(|e| Failure::new(1, e))? {
-            attach::hear(news, &at.interface);
+            if let Some(text) = attach::told(&news, &at.interface) {
+                tell_of_link(&mut telling, &text);
+            }
         }
     }
     Ok(())
+}
+
+/// What happened on a link: not all, where that is very much.
+fn tell_of_link(telling: &mut Telling, text: &str) {
+    match telling.next(Engine::now()) {
+        None => {}
+        Some(0) => output::message(text),
+        Some(more) => {
+            output::message(format_args!("{text} ({more} such lines before this one are left out)"))
+        }
+    }
 }
 
 fn read_again(service: &mut Service, args: &ServeArgs, plan: &mut Plan, at: (IfaceId, Option<&Switch>)) {
