@@ -20,6 +20,7 @@ mod socket;
 mod tap;
 mod tasks;
 mod tcp;
+pub mod text;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod udp;

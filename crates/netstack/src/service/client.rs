@@ -13,6 +13,7 @@
 use super::rows::{
     AddressRow, Change, CounterRow, LinkRow, NeighborRow, Question, RouteRow, ServiceRow, SocketRow,
 };
+use crate::text::printable;
 use crate::{Filter, Ping, PingEvent, TapCounts};
 use bypath_shm::service::{HEADER, Header, MESSAGE, Op};
 use bypath_sockets::service::place;
@@ -225,8 +226,7 @@ impl Asked {
             let why = said["error"]
                 .as_str()
                 .map_or_else(|| std::io::Error::from_raw_os_error(answer.errno).to_string(), str::to_owned);
-            let why = why.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-            return Err(QueryError::Refused { path: path(), errno: answer.errno, why });
+            return Err(QueryError::Refused { path: path(), errno: answer.errno, why: printable(&why) });
         }
         if body.is_empty() {
             return Ok(None);
@@ -408,7 +408,7 @@ impl Pings {
         let row: Value =
             serde_json::from_str(row).map_err(|_| QueryError::Malformed { path: path.clone() })?;
         if row["event"] == "failed" {
-            let why = row["error"].as_str().unwrap_or("it cannot be sent").to_owned();
+            let why = printable(row["error"].as_str().unwrap_or("it cannot be sent"));
             return Err(QueryError::Refused { path, errno: libc::ENETUNREACH, why });
         }
         serde_json::from_value(row).map(Some).map_err(|_| QueryError::Malformed { path })
@@ -488,9 +488,9 @@ mod tests {
     fn what_a_service_says_steers_no_terminal() {
         let (mut asked, service) = answered(0, 0, 0);
         let header = Header { errno: libc::EPERM, ..asked.header }.encode();
-        let said = json!({ "error": "no\u{1b}[2J" }).to_string();
+        let said = json!({ "error": "no\u{1b}[2J \u{202e}\u{2066}\u{200b}ay" }).to_string();
         seqpacket::send(service.as_fd(), &[&header[..], said.as_bytes()].concat(), None).unwrap();
         let told = asked.next(Some(PATIENCE)).unwrap_err();
-        assert_eq!(told.to_string(), "/here: no?[2J");
+        assert_eq!(told.to_string(), "/here: no?[2J ???ay");
     }
 }
