@@ -210,7 +210,12 @@ pub fn scan() -> io::Result<Scan> {
         ));
     }
     families.sort_by_key(|f| (!is_trusted(f.region.user), f.members.first().map(|m| m.pid)));
-    addresses::fill(&mut families);
+    let late = addresses::fill(&mut families);
+    if late > 0 {
+        notes.add(format!(
+            "the addresses of {late} connections are not known, and no filter finds them by these: the kernel's table of sockets is too long to be read in time"
+        ));
+    }
     Ok(Scan { families, unreadable: found.unreadable, notes: notes.all() })
 }
 

@@ -11,7 +11,8 @@ use rustix::fs::MemfdFlags;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -145,6 +146,46 @@ fn first_of(pid: u32) -> u32 {
         }
     }
     panic!("{pid} has begun nothing");
+}
+
+/// Who listens stands before all connections in the kernel's table, which takes longer than it is read for.
+#[test]
+fn sockets_without_number_hide_no_connection_of_who_is_trusted() {
+    let name = "crowds::sockets_without_number_hide_no_connection_of_who_is_trusted";
+    if !has(name, &["python3"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "only root has other users' processes");
+    }
+    const PROCESSES: usize = 4;
+    const COUNT: usize = 10_000;
+    let mut other = Command::new("python3");
+    other.arg(workspace().join("crates/cli/tests/liars/listens.py")).args([
+        "12345".to_owned(),
+        PROCESSES.to_string(),
+        COUNT.to_string(),
+    ]);
+    other.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut other = Running(other.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    BufReader::new(other.0.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    if line.trim() != (PROCESSES * COUNT).to_string() {
+        return skip(name, "no process may have 10000 sockets");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let liar = Liar::new();
+    liar.has_end(0, 77, 78);
+    // It has not tried to come up, so its record has no addresses.
+    liar.family.ends[0].fd.store(stream.as_raw_fd(), Relaxed);
+    let local = stream.local_addr().expect("an address");
+    let ss = bypath(["ss", "--json", "port", &local.port().to_string()]);
+    let output = within(LONG, ss);
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}\n{}", stderr(&output));
+    assert!(list[0].to_string().contains(&local.to_string()), "{list}");
+    assert!(!stderr(&output).contains("are not known"), "{}", stderr(&output));
 }
 
 /// Processes of this user, each with a region open so many times more.
