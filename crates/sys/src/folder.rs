@@ -56,6 +56,11 @@ impl Folder {
         (self.status.st_dev, self.status.st_ino)
     }
 
+    /// Where it is found as long as it is open, whatever its path leads to.
+    pub fn by_number(&self) -> std::path::PathBuf {
+        format!("/proc/self/fd/{}", self.fd).into()
+    }
+
     /// `/proc/self/fd/NUMBER/name`: short enough for a socket, and in this folder for certain.
     fn path<'a>(&self, name: &[u8], room: &'a mut [u8; 107]) -> Result<&'a [u8]> {
         if name.len() > LONGEST_NAME || name.contains(&b'/') {

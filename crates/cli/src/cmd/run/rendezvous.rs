@@ -31,12 +31,12 @@ pub fn prepare(folder: &Path) -> Result<(), String> {
             "{shown}: others may take names away in it, or it is another user's: chown it to the user of these programs, and chmod 700 {shown}"
         ));
     }
-    sweep(folder, SystemTime::now());
+    sweep(&opened, SystemTime::now());
     Ok(())
 }
 
-fn sweep(folder: &Path, now: SystemTime) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(LOOKS);
+fn sweep(folder: &Folder, now: SystemTime) {
+    let entries = fs::read_dir(folder.by_number()).into_iter().flatten().flatten().take(LOOKS);
     for entry in entries.filter(|e| e.file_name().as_bytes().starts_with(b"bypath-1-")) {
         let Ok(metadata) = entry.metadata() else { continue };
         let age = metadata.modified().ok().and_then(|then| now.duration_since(then).ok());
@@ -66,7 +66,17 @@ mod tests {
         let names = || fs::read_dir(&folder).unwrap().count();
         prepare(&folder).unwrap();
         assert_eq!(names(), 3);
-        sweep(&folder, SystemTime::now() + LEFT + Duration::from_secs(5));
+        let opened = Folder::open(&CString::new(folder.as_os_str().as_bytes()).unwrap(), 3).unwrap();
+        // Whatever is exchanged for it meanwhile.
+        let elsewhere = folder.with_extension("elsewhere");
+        fs::rename(&folder, &elsewhere).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let another = UnixListener::bind(folder.join("bypath-1-0000000000000000"));
+        sweep(&opened, SystemTime::now() + LEFT + Duration::from_secs(5));
+        assert_eq!(names(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+        fs::rename(&elsewhere, &folder).unwrap();
+        drop(another);
         assert_eq!(names(), 2);
         assert!(folder.join("other").exists() && folder.join("bypath-1-file").exists());
         drop(listeners);
