@@ -443,9 +443,9 @@ pub fn links(path: &std::ffi::CStr) -> Result<u64> {
     status(path).map(|st| st.st_nlink)
 }
 
-/// Whether `uid` owns a directory, no symbolic link, and nobody else may write to it. Of [`OVERFLOW_UID`](crate::process::OVERFLOW_UID) there is none.
+/// Whether `uid` owns a directory, no symbolic link nor behind one of `/proc`, and nobody else may write to it. Of [`OVERFLOW_UID`](crate::process::OVERFLOW_UID) there is none.
 pub fn is_own_directory(path: &std::ffi::CStr, uid: u32) -> bool {
-    is_own(status_at(libc::AT_FDCWD, path), uid)
+    is_own(status_behind(path, libc::O_NOFOLLOW), uid)
 }
 
 /// The same of an open one.
@@ -460,9 +460,16 @@ fn is_own(directory: Result<libc::stat>, uid: u32) -> bool {
         })
 }
 
-/// Whether in the directory that a path leads to only `uid` and root can put names, or, where everybody can, nobody can take away what is another's.
+/// Whether in the directory that a path leads to, by no link of `/proc`, only `uid` and root can put names, or, where everybody can, nobody can take away what is another's.
 pub fn is_safe_directory(path: &std::ffi::CStr, uid: u32) -> bool {
-    status(path).is_ok_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFDIR && is_safe(&st, uid))
+    status_behind(path, 0).is_ok_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFDIR && is_safe(&st, uid))
+}
+
+fn status_behind(path: &std::ffi::CStr, flags: i32) -> Result<libc::stat> {
+    let fd = crate::no_magic::open_at(libc::AT_FDCWD, path, libc::O_PATH | flags)?;
+    let status = status_of(fd);
+    close(fd);
+    status
 }
 
 pub(crate) fn is_safe(directory: &libc::stat, uid: u32) -> bool {

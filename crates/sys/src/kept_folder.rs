@@ -1,6 +1,6 @@
 //! A folder that is kept open: whoever exchanges it, or one above it, leads nobody to other names by that. Names go by `/proc/self/fd`.
 
-use crate::{Errno, fd, process};
+use crate::{Errno, fd, no_magic, process};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,9 +32,10 @@ impl KeptFolder {
     /// The same of a folder that is this user's alone, and no symbolic link.
     ///
     /// # Errors
-    /// Those of [`open`](KeptFolder::open); EACCES: it is no folder, another user's, or others may write to it.
+    /// Those of [`open`](KeptFolder::open); EACCES: it is no folder, another user's, or others may write to it; ELOOP: a link of
+    /// `/proc` leads there.
     pub fn open_own(path: &Path) -> io::Result<KeptFolder> {
-        let folder = look(path, libc::O_NOFOLLOW)?;
+        let folder = no_magic::open(None, path, libc::O_PATH | libc::O_NOFOLLOW)?;
         if fd::is_own_directory_open(folder.as_raw_fd(), process::euid()) {
             return Ok(KeptFolder(folder));
         }
@@ -110,6 +111,8 @@ mod tests {
         symlink(&top, top.join("link")).unwrap();
         assert!(KeptFolder::open_own(&top).is_ok() && KeptFolder::open_own(&top.join("link")).is_err());
         assert!(KeptFolder::open(&top.join("link")).is_ok());
+        let led = Path::new("/proc/self/root").join(top.strip_prefix("/").unwrap());
+        assert_eq!(KeptFolder::open_own(&led).unwrap_err().raw_os_error(), Some(libc::ELOOP));
         fs::set_permissions(&top, Permissions::from_mode(0o770)).unwrap();
         assert_eq!(KeptFolder::open_own(&top).unwrap_err().raw_os_error(), Some(libc::EACCES));
         fs::remove_dir_all(top).unwrap();

@@ -33,6 +33,7 @@ pub mod netif;
 pub mod netlink;
 #[cfg(feature = "link")]
 pub mod netns;
+pub mod no_magic;
 pub mod open_files;
 #[cfg(feature = "link")]
 pub mod packet;

@@ -1,6 +1,6 @@
 //! The folder of a login session, `$XDG_RUNTIME_DIR`: `su`, and `sudo` that keeps variables, leave it another user's, who exchanges there what he likes.
 
-use crate::{fd, process};
+use crate::{fd, no_magic, process};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,10 @@ pub fn check(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     let (owner, shown) = (fs::metadata(folder)?.uid(), folder.display());
-    let why = if owner == own || owner == 0 {
+    let led = no_magic::open(None, folder, libc::O_PATH);
+    let why = if led.is_err_and(|e| e.raw_os_error() == Some(libc::ELOOP)) {
+        format!("XDG_RUNTIME_DIR={shown}: a link of /proc leads there, to what another process sees")
+    } else if owner == own || owner == 0 {
         format!("XDG_RUNTIME_DIR={shown}: others may write to it: chmod go-w {shown}")
     } else {
         format!(
