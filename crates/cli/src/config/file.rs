@@ -5,8 +5,13 @@ use super::rule;
 use super::text::{Problem, Text, nearest, scalar};
 use bypath_sockets::config::{Config, SETTINGS, Setting};
 use bypath_sockets::rules::Rule;
+use bypath_sys::{Errno, no_magic};
+use rustix::fs::OFlags;
+use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -80,7 +85,7 @@ pub fn built_in_profiles() -> &'static [&'static str] {
 /// It cannot be read; what is wrong in it is no error here, but listed.
 pub fn read(place: &Place) -> io::Result<Option<(File, Vec<Problem>)>> {
     let (path, bytes) = match place {
-        Place::Named(path) => (path, std::fs::read(path)?),
+        Place::Named(path) => (path, fs::read(path)?),
         Place::Found(path) => (path, read_found(path)?),
         Place::Off | Place::Nowhere(_) => return Ok(None),
     };
@@ -98,18 +103,12 @@ pub fn read(place: &Place) -> io::Result<Option<(File, Vec<Problem>)>> {
 /// Nobody named it: in a HOME that `su` or `sudo -E` has kept it is another user's, who would decide with whom these programs share
 /// memory. Nor may he say where it is, by a link in a folder of his.
 fn read_found(path: &Path) -> io::Result<Vec<u8>> {
-    let careful = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     // In a user namespace root's files may be anybody's, and who may write there is trusted anyway.
-    if path != Path::new(SYSTEM_WIDE) {
-        // The file, its folder, and the one of all settings; of `~/.config` the home, too.
-        let base = path.ancestors().nth(2).and_then(Path::file_name);
-        let most = if base.is_some_and(|name| name == ".config") { 4 } else { 3 };
-        for part in path.ancestors().take(most) {
-            check_trusted(part, &part.symlink_metadata()?)?;
-            check_trusted(part, &part.metadata()?)?;
-        }
-    }
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(careful.bits() as i32).open(path)?;
+    let file = if path == Path::new(SYSTEM_WIDE) {
+        fs::OpenOptions::new().read(true).custom_flags(CAREFUL).open(path)?
+    } else {
+        open_trusted(path)?
+    };
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
@@ -121,7 +120,56 @@ fn read_found(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn check_trusted(part: &Path, metadata: &std::fs::Metadata) -> io::Result<()> {
+/// What is not a file keeps nobody waiting.
+const CAREFUL: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits() as i32;
+
+/// Each name is looked up in the folder that was checked, and what was checked is what is read: who exchanges names meanwhile changes nothing.
+fn open_trusted(path: &Path) -> io::Result<fs::File> {
+    const LOOK: i32 = OFlags::PATH.bits() as i32;
+    const NOT_BY_LINK: i32 = OFlags::NOFOLLOW.bits() as i32;
+    // The file, its folder, and the one of all settings; of `~/.config` the home, too.
+    let base = path.ancestors().nth(2).and_then(Path::file_name);
+    let most = if base.is_some_and(|name| name == ".config") { 4 } else { 3 };
+    let mut parts: Vec<&Path> = path.ancestors().take(most).collect();
+    let above = parts.last().and_then(|part| part.parent()).unwrap_or(Path::new("/"));
+    let mut folder = open(None, above, LOOK, above)?;
+    while let Some(part) = parts.pop() {
+        let name = part.components().next_back().map_or(part, |name| Path::new(name.as_os_str()));
+        let named = open(Some(&folder), name, LOOK | NOT_BY_LINK, part)?;
+        let metadata = named.metadata()?;
+        check_trusted(part, &metadata)?;
+        let link = match metadata.is_symlink() {
+            true => Some(PathBuf::from(OsString::from_vec(
+                rustix::fs::readlinkat(&named, c"", Vec::new())?.into_bytes(),
+            ))),
+            false => None,
+        };
+        folder = match link {
+            Some(to) => open(Some(&folder), &to, if parts.is_empty() { CAREFUL } else { LOOK }, part)?,
+            None if parts.is_empty() => open(Some(&folder), name, CAREFUL | NOT_BY_LINK, part)?,
+            None => named,
+        };
+        check_trusted(part, &folder.metadata()?)?;
+    }
+    if no_magic::is_of_kernel(&folder) {
+        let text = "the kernel makes its text, of what any user may have said";
+        return Err(io::Error::other(format!("{}: {text}", path.display())));
+    }
+    Ok(folder)
+}
+
+/// By no link of `/proc`: in what another process has mounted for itself its user says whose the files are.
+fn open(folder: Option<&fs::File>, path: &Path, flags: i32, part: &Path) -> io::Result<fs::File> {
+    no_magic::open(folder, path, flags).map_err(|e| {
+        if e.raw_os_error() != Some(Errno::LOOP.raw_os_error()) {
+            return e;
+        }
+        let part = part.display();
+        io::Error::other(format!("{part} is reached by a link of /proc, or by too many links"))
+    })
+}
+
+fn check_trusted(part: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     let (owner, own, mode) = (metadata.uid(), bypath_sys::process::euid(), metadata.mode());
     let part = part.display();
     if ![0, own].contains(&owner) {

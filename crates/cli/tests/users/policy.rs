@@ -356,6 +356,65 @@ fn the_configuration_in_the_home_of_another_user_is_not_obeyed() {
     assert!(code == Some(2) && said.contains("longer than"), "{said}");
 }
 
+/// A link of `/proc` leads into what another user has mounted for himself, where it is he who says whose files are.
+#[test]
+fn the_configuration_in_a_mount_namespace_of_another_user_is_not_obeyed() {
+    let test = "the_configuration_in_a_mount_namespace_of_another_user_is_not_obeyed";
+    let Some(stage) = stage(test, &["setpriv", "unshare", "mount"]) else { return };
+    let config = |home: &Path| {
+        let mut program = Command::new(stage.scene.path("bypath"));
+        program.args(["config", "show"]).env("HOME", home).env_remove("XDG_CONFIG_HOME");
+        let output = program.env_remove("BYPATH_CONFIG").stdin(Stdio::null()).output().expect("bypath");
+        let shown = [output.stdout, output.stderr].map(|o| String::from_utf8_lossy(&o).into_owned());
+        (output.status.code(), shown.concat())
+    };
+    let home = stage.scene.path("home");
+    let file = home.join(".config/bypath/config.toml");
+    fs::create_dir_all(file.parent().expect("a folder")).expect("folders");
+    fs::write(&file, "[settings]\nallow-uid = [\"any\"]\n").expect("a file");
+    let mut above = file.as_path();
+    while let Some(folder) = above.parent().filter(|folder| folder.starts_with(&home)) {
+        fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("root may");
+        above = folder;
+    }
+    let (code, shown) = config(&home);
+    assert!(code == Some(0) && shown.contains("any"), "{shown}");
+    let refused = |home: &Path| {
+        let (code, shown) = config(home);
+        assert!(code == Some(2) && shown.contains("link of /proc"), "{shown}");
+        assert!(shown.contains("--config none"), "{shown}");
+    };
+    refused(&Path::new("/proc/self/root").join(home.strip_prefix("/").expect("a whole path")));
+
+    // Folders of root's with his names, and there a file of root's that he has chosen.
+    let roots = stage.scene.path("roots.toml");
+    fs::copy(&file, &roots).expect("a file");
+    open_to_all(&roots, 0o644);
+    let script = "cd /mnt && mount -t tmpfs none /mnt && cd /mnt && mkdir -p a/.config b/bypath c h && : >c/config.toml &&
+        mount -t overlay -o lowerdir=/srv:/mnt/a none h && mount -t overlay -o lowerdir=/srv:/mnt/b none h/.config &&
+        mount -t overlay -o lowerdir=/srv:/mnt/c none h/.config/bypath &&
+        mount --bind \"$0\" h/.config/bypath/config.toml && echo so && exec cat";
+    let mut holder = Command::new(installed("setpriv"));
+    holder.args([&format!("--reuid={ANNE}"), &format!("--regid={ANNE}"), "--clear-groups", "--", "unshare"]);
+    holder.args(["-Urm", "sh", "-c", script]).arg(&roots).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.stderr(Stdio::null()).spawn().expect("setpriv");
+    let mut said = String::new();
+    BufReader::new(holder.stdout.as_mut().expect("a pipe")).read_line(&mut said).expect("a pipe");
+    if said == "so\n" {
+        let led = Path::new("/proc").join(holder.id().to_string()).join("root/mnt/h");
+        assert!(led.join(".config/bypath/config.toml").exists(), "{}", led.display());
+        refused(&led);
+        // Nor where a link says that it is there.
+        let link = stage.scene.path("link");
+        std::os::unix::fs::symlink(&led, &link).expect("a link");
+        refused(&link);
+    } else {
+        skip(&format!("users::policy::{test}"), "users may not mount here in a namespace of their own");
+    }
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+}
+
 /// What looks on says what it could not see: that is not the same as that there is nothing.
 #[test]
 fn who_looks_as_another_user_is_told_what_he_does_not_see() {

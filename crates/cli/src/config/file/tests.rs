@@ -213,3 +213,28 @@ fn too_many_rules_are_an_error() {
     let text = "[[rules]]\naction = \"ring\"\nprogram = \"x\"\n".repeat(MOST_RULES + 5);
     assert_problem(&text, 3 * MOST_RULES as u32 + 1, &["more than 1000"]);
 }
+
+#[test]
+fn what_was_checked_is_what_is_read() {
+    use std::os::unix::fs::symlink;
+    let top = std::env::temp_dir().join(format!("bypath-config-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&top);
+    fs::create_dir_all(top.join("home/.config/bypath")).unwrap();
+    let file = top.join("home/.config/bypath/config.toml");
+    let said = |path: &Path| read_found(path).map_err(|e| e.to_string());
+    fs::write(top.join("text"), "text").unwrap();
+    symlink("../../../text", &file).unwrap();
+    symlink(top.join("home"), top.join("link")).unwrap();
+    assert_eq!(said(&file), Ok(b"text".to_vec()));
+    assert_eq!(said(&top.join("link/.config/bypath/config.toml")), Ok(b"text".to_vec()));
+    let led = Path::new("/proc/self/root").join(file.strip_prefix("/").unwrap());
+    assert!(said(&led).unwrap_err().contains("link of /proc"));
+    // Root's, with a text that anybody may have given it.
+    fs::remove_file(&file).unwrap();
+    symlink(format!("/proc/{}/cmdline", std::process::id()), &file).unwrap();
+    assert!(said(&file).unwrap_err().contains("the kernel makes its text"));
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert!(said(&file).unwrap_err().contains("not a regular file"));
+    fs::remove_dir_all(top).unwrap();
+}
