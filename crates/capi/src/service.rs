@@ -24,6 +24,7 @@ impl From<QueryError> for Failure {
     fn from(e: QueryError) -> Failure {
         let (status, system) = match e {
             QueryError::NotThere { .. } | QueryError::Nowhere { .. } => (BYPATH_E_REFUSED, ECONNREFUSED),
+            QueryError::OfAnother { .. } => (BYPATH_E_NOT_ALLOWED, EPERM),
             QueryError::Closed { .. } => (BYPATH_E_RESET, ECONNRESET),
             QueryError::Silent { .. } => (BYPATH_E_TIMED_OUT, ETIMEDOUT),
             QueryError::Malformed { .. } | QueryError::Endless { .. } => (BYPATH_E_FORMAT, EIO),

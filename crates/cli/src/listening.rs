@@ -2,6 +2,7 @@
 
 use crate::cmd::netstack::queries::{self, Object};
 use crate::connections::descriptors::{self, Seen};
+use crate::connections::is_trusted;
 use bypath_sockets::service::place;
 use bypath_sys::{clock, netlink};
 use serde::Serialize;
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A listening socket, once for each process that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listening {
-    /// `None`: it is in another network namespace, or of another user.
+    /// `None`: it is in another network namespace, or of another user; or the service is, who could name a socket of any process.
     pub pid: Option<u32>,
     pub command: Option<String>,
     pub fd: Option<i32>,
@@ -34,23 +35,28 @@ pub fn all() -> Vec<Listening> {
 
 /// All of them, by address, and what was left out of who holds them.
 pub fn find() -> (Vec<Listening>, Vec<String>) {
-    let (mut found, mut services) = (Vec::<Listening>::new(), Vec::new());
+    let (mut found, mut services, mut all) = (Vec::<Listening>::new(), Vec::new(), Vec::new());
     for (service, path) in place::all() {
-        let rows = queries::ask_within(&path, "sockets", PATIENCE).unwrap_or_default();
+        let (rows, whose) = queries::ask_whom(&path, "sockets", PATIENCE).unwrap_or_default();
         let of_service: Vec<_> = rows.iter().filter_map(|row| of_row(&service, row)).collect();
+        // Another user's could name the socket of any process.
+        if !is_trusted(whose) {
+            all.extend(of_service);
+            continue;
+        }
         if !of_service.is_empty() {
-            let about = queries::ask_within(&path, "service", PATIENCE).unwrap_or_default();
+            let (about, whose) = queries::ask_whom(&path, "service", PATIENCE).unwrap_or_default();
             let pid = |row: &Object| u32::try_from(row.get("pid")?.as_u64()?).ok();
-            services.extend(about.iter().filter_map(pid));
+            services.extend(about.iter().filter(|_| is_trusted(whose)).filter_map(pid));
         }
         found.extend(of_service);
     }
-    if found.is_empty() {
-        return (found, Vec::new());
+    let (mut holders, mut notes) = (Holders::new(), Vec::new());
+    if !found.is_empty() {
+        let (inodes, more) = inodes(&found);
+        (holders, notes) = self::holders(inodes);
+        notes.extend(more);
     }
-    let (inodes, more) = inodes(&found);
-    let (mut holders, mut notes) = holders(inodes);
-    notes.extend(more);
     // What stands in place of an earlier service's socket the service keeps open itself, for those who may come.
     holders.values_mut().for_each(|its| its.retain(|(pid, _)| !services.contains(pid)));
     let mut commands: HashMap<u32, Option<String>> = HashMap::new();
@@ -58,7 +64,6 @@ pub fn find() -> (Vec<Listening>, Vec<String>) {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
         name.map(|name| name.trim_end().to_owned())
     };
-    let mut all = Vec::new();
     for socket in found {
         let its = holders.get(&socket.cookie).map_or(&[][..], Vec::as_slice);
         if its.is_empty() {

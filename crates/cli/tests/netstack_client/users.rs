@@ -200,6 +200,75 @@ fn a_service_of_another_user_is_none_of_the_own_sessions() {
     assert_eq!(common::stdout(&named), "0 done\n80 done\n", "{}", common::stderr(&named));
     let led = preloaded("XDG_RUNTIME_DIR", &session);
     assert_eq!(common::stdout(&led), "0 ENETDOWN\n80 ENETDOWN\n", "{}", common::stderr(&led));
+    // Nor for who looks.
+    let looks = |arguments: &[&str]| {
+        let mut look = stage.bypath(0, &[], arguments);
+        look.env_remove("BYPATH_NETSTACK_DIR").env("XDG_RUNTIME_DIR", &session).output().expect("bypath")
+    };
+    let listed = looks(&["netstack", "ls"]);
+    assert!(common::stdout(&listed).contains("of another user"), "{listed:?}");
+    for look in [&["netstack", "sockets", "--name=lab"][..], &["run", "--netstack=lab", "--", "true"]] {
+        let refused = looks(look);
+        let said = common::stderr(&refused);
+        assert!(!refused.status.success() && said.contains(&format!("is of user {ONE}")), "{refused:?}");
+        assert!(said.contains(&format!("BYPATH_NETSTACK_DIR={}", folder.display())), "{said}");
+    }
+}
+
+/// Says to whoever asks that it has a listener of this cookie.
+const SAYS: &str = "import os, socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(os.environ['BYPATH_NETSTACK_DIR'] + '/' + sys.argv[1])
+listener.listen()
+print('so', flush=True)
+while True:
+    end, _ = listener.accept()
+    header = end.recv(4096)[:24]
+    end.send(header + b'{\"state\":\"Listen\",\"cookie\":\"%s\",\"local\":\"10.9.0.1:80\"}' % sys.argv[2].encode())
+    end.send(header)";
+
+/// Tells the cookie of a socket that it has.
+const HAS: &str = "import socket, struct, sys
+a, b = socket.socketpair()
+print('%x' % struct.unpack('=Q', a.getsockopt(socket.SOL_SOCKET, 57, 8)), flush=True)
+sys.stdin.read()";
+
+#[test]
+fn a_service_of_another_user_does_not_say_which_processes_listen() {
+    let Some(stage) = Stage::new("users::a_service_of_another_user_does_not_say_which_processes_listen")
+    else {
+        return;
+    };
+    std::os::unix::fs::chown(stage.services(), Some(ONE), None).expect("root's right");
+    let begin = |mut command: Command| {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv");
+        let mut process = Process(child);
+        let line = process.line();
+        (process, line)
+    };
+    let (innocent, cookie) = begin(stage.alone(0, &["-c", HAS]));
+    let pid = innocent.0.id();
+    let says = |uid, name| {
+        let (fake, line) = begin(stage.alone(uid, &["-c", SAYS, name, &cookie]));
+        assert_eq!(line, "so");
+        fake
+    };
+    let looks = |arguments: &[&str]| {
+        let output = stage.bypath(0, &[], arguments).output().expect("bypath");
+        common::stdout(&output)
+    };
+    let _evil = says(ONE, "evil");
+    let listed = looks(&["ss", "-l"]);
+    assert!(listed.contains("evil") && !listed.contains(&pid.to_string()), "{listed}");
+    assert!(!looks(&["why", &pid.to_string()]).contains("evil"));
+    // Root's is believed, of its own row.
+    let _good = says(0, "good");
+    let listed = looks(&["ss", "-l"]);
+    let has_pid = |name: &str| {
+        let mut its = listed.lines().filter(|line| line.contains(name));
+        its.any(|line| line.contains(&pid.to_string()))
+    };
+    assert!(has_pid("good") && !has_pid("evil"), "{listed}");
 }
 
 /// Opens until it may not, and tells how many that were; and once more when some are closed.

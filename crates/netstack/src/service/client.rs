@@ -54,6 +54,14 @@ pub enum QueryError {
         /// Who asked.
         uid: u32,
     },
+    /// It is another user's, in a folder where only services of this user and of root are believed.
+    #[error("{}: the netstack service here is of user {uid}, who is not believed; if he is to be: BYPATH_NETSTACK_DIR={}", path.display(), folder(path))]
+    OfAnother {
+        /// Which service.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
     /// The service knows nothing of it, or it has ended meanwhile.
     #[error("{}: the netstack service has closed the connection: it has ended, or does not know the question", path.display())]
     Closed {
@@ -108,6 +116,10 @@ pub enum QueryError {
     },
 }
 
+fn folder(path: &Path) -> std::path::Display<'_> {
+    path.parent().unwrap_or(path).display()
+}
+
 /// What has a process that is stopped go on.
 fn go_on(pid: Option<u32>) -> String {
     pid.map_or(String::new(), |pid| format!(" If it is: kill -CONT {pid}"))
@@ -129,14 +141,28 @@ pub fn query_within(
     path: &Path,
     question: &str,
     longest: Duration,
-    mut each: impl FnMut(&str),
+    each: impl FnMut(&str),
 ) -> Result<(), QueryError> {
+    query_whom(path, question, longest, each).map(|_| ())
+}
+
+/// The same; tells whose service has answered: in a folder that was named, or is for all users, it may be anybody's.
+///
+/// # Errors
+/// [`QueryError`].
+pub fn query_whom(
+    path: &Path,
+    question: &str,
+    longest: Duration,
+    mut each: impl FnMut(&str),
+) -> Result<u32, QueryError> {
     let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let mut list = List::new(path, question)?;
     while let Some(row) = list.next(longest)? {
         each(row);
     }
-    Ok(())
+    let whose = unix::peer_credentials(list.asked.socket.as_raw_fd());
+    whose.map(|who| who.uid).map_err(|_| list.asked.closed())
 }
 
 /// A question whose answer comes to an end by itself.
@@ -183,6 +209,8 @@ impl Asked {
             Errno::ACCESS | Errno::PERM => QueryError::NotAdmitted { path: path(), uid: euid() },
             e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
         })?;
+        place::is_believed(&path(), socket.as_fd())
+            .map_err(|uid| QueryError::OfAnother { path: path(), uid })?;
         let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
         let message = [&header.encode()[..], question.as_bytes()].concat();
         if message.len() > MESSAGE {

@@ -1,8 +1,9 @@
 //! Where netstack services are found: a folder with a socket for each name.
 
-use bypath_sys::{fd, process, session};
+use bypath_sys::{fd, process, session, unix};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::DirBuilder;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -186,6 +187,21 @@ fn all_of(folders: &[Folder]) -> Vec<(String, PathBuf)> {
     found
 }
 
+/// Whether who listens at the other end of a connection to this path may be believed: in a folder of the own user's it is his or root's, whatever the path
+/// leads through. Who names a folder says whom he trusts.
+///
+/// # Errors
+/// Whose it is.
+pub fn is_believed(path: &Path, connected: BorrowedFd<'_>) -> Result<(), u32> {
+    is_of(&of_process(), path, connected)
+}
+
+fn is_of(folders: &[Folder], path: &Path, connected: BorrowedFd<'_>) -> Result<(), u32> {
+    let peer = unix::peer_credentials(connected.as_raw_fd()).map_or(process::OVERFLOW_UID, |peer| peer.uid);
+    let mut its = folders.iter().filter(|folder| path.parent() == Some(&folder.path));
+    if its.all(|folder| folder.has_services_of(peer)) { Ok(()) } else { Err(peer) }
+}
+
 fn first_found(folders: &[Folder], name: &str) -> Option<PathBuf> {
     let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
     let path = |folder: &Folder| {
@@ -198,6 +214,7 @@ fn first_found(folders: &[Folder], name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
 
@@ -289,5 +306,35 @@ mod tests {
         let own = Folder::new("/tmp/bypath-7/netstack".into(), Some(7));
         assert_eq!([0, 7, 8].map(|uid| own.has_services_of(uid)), [true, true, false]);
         assert!(Folder::new("/x".into(), None).has_services_of(8));
+    }
+
+    #[test]
+    fn who_listens_in_an_own_folder_is_believed_if_it_is_the_own_user() {
+        let top = scratch("believed");
+        let socket = top.join("lab");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let end = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        let own = process::euid();
+        let of = |owner| is_of(&[Folder::new(top.clone(), owner)], &socket, end.as_fd());
+        assert_eq!([Some(own), None].map(of), [Ok(()); 2]);
+        let stranger = Folder::new(top.clone(), Some(own + 1));
+        let expected = if own == 0 { Ok(()) } else { Err(own) };
+        assert_eq!(is_of(std::slice::from_ref(&stranger), &socket, end.as_fd()), expected);
+        assert_eq!(is_of(&[stranger], Path::new("/elsewhere/lab"), end.as_fd()), Ok(()));
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn a_folder_to_which_a_link_of_proc_leads_is_neither_used_nor_believed() {
+        let top = scratch("led");
+        let own = process::euid();
+        let folder = |top: &Path| Folder::of_session(top, own);
+        folder(&top).make().unwrap();
+        let led = Path::new("/proc/self/root").join(top.strip_prefix("/").unwrap());
+        assert!(led.join("bypath/netstack").is_dir() && folder(&top).is_trusted());
+        assert!(!folder(&led).is_trusted());
+        let told = folder(&led).make().unwrap_err().to_string();
+        assert!(told.contains("link of /proc") && told.contains("env -u XDG_RUNTIME_DIR"), "{told}");
+        fs::remove_dir_all(top).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use crate::connections::{self, Writer, Writing};
 use bypath_sockets::service::place;
 use bypath_sys::seqpacket;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// How long the mappings of a service are looked at: it has three for each connection.
@@ -37,7 +38,9 @@ impl Author {
 
 /// The process of the service of this name, as far as this one finds it.
 pub fn service(name: &str) -> Option<Process> {
-    let end = seqpacket::connect(&place::find(name)?).ok()?;
+    let path = place::find(name)?;
+    let end = seqpacket::connect(&path).ok()?;
+    place::is_believed(&path, end.as_fd()).ok()?;
     Process::of(getsockopt(&end, PeerCredentials).ok()?.pid().try_into().ok()?)
 }
 

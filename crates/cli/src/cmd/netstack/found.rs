@@ -7,7 +7,7 @@ use bypath_sockets::service::{ServiceName, place};
 use bypath_stack::prefix::Prefix;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, seqpacket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -152,7 +152,7 @@ enum Starting {
 fn starting(name: &str) -> Option<Starting> {
     let path = place::find(&place::starting_name(name))?;
     match seqpacket::connect(&path) {
-        Ok(end) => Some(Starting::Heard(end)),
+        Ok(end) => place::is_believed(&path, end.as_fd()).ok().map(|()| Starting::Heard(end)),
         Err(Errno::AGAIN) => Some(Starting::Crowded),
         Err(_) => None,
     }
@@ -165,7 +165,11 @@ pub fn is_starting(socket: &Path) -> bool {
 
 /// Names of services that are about to be there.
 pub fn all_starting() -> Vec<(String, PathBuf)> {
-    place::all_starting().into_iter().filter(|(_, path)| is_starting(path)).collect()
+    let is_believed = |path: &Path| match seqpacket::connect(path) {
+        Ok(end) => place::is_believed(path, end.as_fd()).is_ok(),
+        Err(e) => e == Errno::AGAIN,
+    };
+    place::all_starting().into_iter().filter(|(_, path)| is_believed(path)).collect()
 }
 
 /// What to say where no service of this name answers.

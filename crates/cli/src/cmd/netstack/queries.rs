@@ -4,7 +4,7 @@ use super::found::{self, DEFAULT_NAME};
 use super::serve;
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use bypath_netstack::service::{QueryError, query_within};
+use bypath_netstack::service::{QueryError, query_whom};
 use bypath_sockets::service::place;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "STATE: running; starting: its addresses are not known to be free yet (`bypath run --netstack` waits for it); not for this user: its\n\
-    settings name who may use it; left behind: it has ended without a word; no answer: is its process stopped?\n\n\
+    settings name who may use it; of another user: it is not asked, as its folder is for this user's and root's alone; left behind: it has ended without a word; no answer: is its process stopped?\n\n\
     Exit status: 0, 1 if none answers."
 )]
 pub struct LsArgs {
@@ -62,15 +62,23 @@ pub fn ask(path: &Path, what: &str) -> Result<Vec<Object>, Failure> {
 /// # Errors
 /// Those of [`ask`].
 pub fn ask_within(path: &Path, what: &str, longest: Duration) -> Result<Vec<Object>, QueryError> {
+    ask_whom(path, what, longest).map(|(all, _)| all)
+}
+
+/// The same, and whose service has answered.
+///
+/// # Errors
+/// Those of [`ask`].
+pub fn ask_whom(path: &Path, what: &str, longest: Duration) -> Result<(Vec<Object>, u32), QueryError> {
     let mut all = Vec::new();
     let mut broken = false;
-    query_within(path, &json!({ "what": what }).to_string(), longest, |text| {
+    let whose = query_whom(path, &json!({ "what": what }).to_string(), longest, |text| {
         match serde_json::from_str(text) {
             Ok(object) => all.push(object),
             Err(_) => broken = true,
         }
     })?;
-    if broken { Err(QueryError::Malformed { path: path.to_owned() }) } else { Ok(all) }
+    if broken { Err(QueryError::Malformed { path: path.to_owned() }) } else { Ok((all, whose)) }
 }
 
 /// A list: what is asked, and its columns by heading, key, and whether it is a number.
@@ -215,6 +223,10 @@ pub fn list(args: &LsArgs) -> Outcome {
                     QueryError::NotAdmitted { .. } => {
                         output::message(format_args!("note: {e}"));
                         "not for this user"
+                    }
+                    QueryError::OfAnother { .. } => {
+                        output::message(format_args!("note: {e}"));
+                        "of another user"
                     }
                     _ => "no answer",
                 };
