@@ -6,6 +6,11 @@
 //! they are silenced without waiting, and who sleeps looks at everything ten times a second. Nor is memory given back then (MADV_REMOVE), but as a whole
 //! with its last mapping: that takes the lock of the file, which anybody can hold who has it and writes there without end. It stays so when the peer has gone: others may
 //! have what it had. Among programs of one user nothing of this is done: they could stop each other anyway.
+//!
+//! What the kernel has for that (`fs.aio-max-nr`) all users of a host have together: a forked child may find nothing left. It tries again. Meanwhile
+//! readers at the other end are woken by the carrier, to which their octets go ([`Conn::ring`](crate::peer::Conn::ring) says that it rang nobody); others of
+//! the own user, who wait for room or are asked for something, are rung as carefully as a write can; and those of other users, and threads of this
+//! process, look by themselves.
 
 use crate::siblings::PERIOD_NS;
 use crate::{state, switch, table};
@@ -18,6 +23,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 static ANY: AtomicBool = AtomicBool::new(false);
 /// Who rings then. It is made for the first one, and stays.
 static RINGER: StaticCell<Ringer> = StaticCell::new();
+
+/// When one was last tried to be made, and how long it is left then (ns).
+static TRIED: AtomicU64 = AtomicU64::new(0);
+const TRY_AGAIN_NS: u64 = 10_000_000;
 
 /// When everything was last looked at.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
@@ -48,20 +57,59 @@ pub fn enter_child() {
     let Some(parents) = RINGER.get() else { return };
     parents.forget();
     let own = Ringer::above(state::floor()).and_then(region::leak);
-    // Without one nobody is rung: a peer of another user looks by itself.
     RINGER.set(own.ok());
+    TRIED.store(clock::monotonic_ns(), Relaxed);
 }
 
-/// Rings a bell, whoever has it.
+/// Who rings; one that could not be made is tried again, now and then.
 #[inline]
-pub fn ring(bell: i32) {
-    if any() { ring_safely(bell) } else { eventfd::ring(bell) }
+fn ringer() -> Option<&'static Ringer> {
+    RINGER.get().or_else(make_anew)
 }
 
 #[cold]
-fn ring_safely(bell: i32) {
-    if let Some(ringer) = RINGER.get() {
-        let _ = ringer.ring_number(bell);
+fn make_anew() -> Option<&'static Ringer> {
+    let (now, last) = (clock::monotonic_ns(), TRIED.load(Relaxed));
+    if now.saturating_sub(last) < TRY_AGAIN_NS
+        || TRIED.compare_exchange(last, now, AcqRel, Relaxed).is_err()
+        // What a vfork child opens its parent has not.
+        || state::is_memory_of_another()
+        || state::is_sealed()
+    {
+        return None;
+    }
+    let made = Ringer::above(state::floor()).and_then(region::leak).ok()?;
+    Some(RINGER.set_once(made))
+}
+
+/// Rings a bell of this process, whoever has it beside.
+#[inline]
+pub fn ring(bell: i32) {
+    let _ = ring_at_once(bell);
+}
+
+/// Rings a bell, whoever has it. False: there is nobody who rings without waiting.
+#[inline]
+pub fn ring_at_once(bell: i32) -> bool {
+    if any() {
+        return ring_safely(bell);
+    }
+    eventfd::ring(bell);
+    true
+}
+
+#[cold]
+fn ring_safely(bell: i32) -> bool {
+    let Some(ringer) = ringer() else { return false };
+    let _ = ringer.ring_number(bell);
+    true
+}
+
+/// Rings a bell of a process of `user` whom nothing else wakes.
+#[inline]
+pub fn ring_all_the_same(bell: i32, user: u32) {
+    if !ring_at_once(bell) && user == process::euid() {
+        eventfd::ring_carefully(bell);
     }
 }
 

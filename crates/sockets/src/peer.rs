@@ -142,13 +142,25 @@ impl Conn {
         &self.control.direction[1 - self.role]
     }
 
-    /// Wakes the other end's sleeper behind `bell`; false if that bell is not known.
+    /// Wakes the other end's sleeper behind `bell`; false if that bell is not known, or cannot be rung.
     pub fn ring(&self, bell: u32) -> bool {
+        self.ring_by(bell, others::ring_at_once)
+    }
+
+    /// The same where nothing else wakes it.
+    pub fn ring_all_the_same(&self, bell: u32) {
+        let user = self.peer.user.load(Relaxed);
+        self.ring_by(bell, |fd| {
+            others::ring_all_the_same(fd, user);
+            true
+        });
+    }
+
+    fn ring_by(&self, bell: u32, ring: impl Fn(i32) -> bool) -> bool {
         let number = bell & !EPOLL_BELL;
         let Some(fd) = self.peer.bell(number) else { return false };
         if bell & EPOLL_BELL == 0 {
-            others::ring(fd);
-            return true;
+            return ring(fd);
         }
         let Some(inbox) = self.peer.inbox.get() else { return false };
         inbox.mark(self.control.ends[1 - self.role].load(Relaxed));
@@ -156,7 +168,9 @@ impl Conn {
         let Some(asleep) = inbox.asleep.get(number as usize) else { return false };
         let ticket = asleep.load(SeqCst);
         if ticket != 0 {
-            others::ring(fd);
+            if !ring(fd) {
+                return false;
+            }
             let _ = asleep.compare_exchange(ticket, 0, AcqRel, Relaxed);
         }
         true
@@ -176,7 +190,7 @@ impl Conn {
             }
             let number = (entry >> 32) as usize;
             if inbox.asleep.get(number).is_some_and(|a| a.load(SeqCst) != 0) {
-                others::ring(entry as u32 as i32);
+                others::ring_all_the_same(entry as u32 as i32, self.peer.user.load(Relaxed));
                 return;
             }
         }

@@ -193,8 +193,8 @@ fn carrier_bytes(s: &Sock) -> u64 {
     s.end().w.kernel_bytes.load(Relaxed)
 }
 
-/// Wakes sleeping readers of the outgoing direction. A sleeper whose bell is unknown is woken by the carrier: the
-/// direction is taken back.
+/// Wakes sleeping readers of the outgoing direction. A sleeper whose bell is unknown, or cannot be rung, is woken by the carrier:
+/// the direction is taken back.
 #[inline]
 pub fn wake_readers(s: &'static Sock, conn: &'static Conn) {
     let places = &conn.out().ra.wait;
@@ -219,9 +219,7 @@ fn wake_readers_slow(s: &'static Sock, conn: &'static Conn) {
 #[inline]
 pub fn wake_writers(conn: &'static Conn) {
     if wait::any(&conn.inc().wa.wait) {
-        wait::wake(&conn.inc().wa.wait, |bell| {
-            conn.ring(bell);
-        });
+        wait::wake(&conn.inc().wa.wait, |bell| conn.ring_all_the_same(bell));
     }
 }
 

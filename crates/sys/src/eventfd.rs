@@ -1,7 +1,7 @@
 //! eventfd: the bell.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd};
+use crate::{Errno, Result, fd, poll};
 #[cfg(feature = "link")]
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -29,6 +29,16 @@ pub fn ring(bell: i32) {
     let one = 1u64;
     // SAFETY: write reads eight bytes from a local.
     unsafe { syscall(libc::SYS_write, [bell as usize, &raw const one as usize, 8, 0, 0, 0]) };
+}
+
+/// The same of a bell whose description others have, too: a full one is left as it is, and it is made one that does not wait. Who makes it one that waits, and
+/// fills it, between two system calls has this one wait all the same.
+pub fn ring_carefully(bell: i32) {
+    if poll::now(bell, libc::POLLOUT) & libc::POLLOUT != 0
+        && fd::status_flags(bell).and_then(|now| fd::set_status_flags(bell, now | libc::O_NONBLOCK)).is_ok()
+    {
+        ring(bell);
+    }
 }
 
 /// Silences the bell: resets the counter.

@@ -66,6 +66,27 @@ fn users_that_name_each_other_use_the_ring() {
     stage.ping(&server, &client).assert_ring();
 }
 
+/// What rings bells is the kernel's, of which all users together have so much. A process that is forked while nothing of it is left still wakes its peers.
+#[test]
+fn a_child_of_who_has_a_peer_of_another_user_wakes_its_peers_without_a_ringer() {
+    let test = "a_child_of_who_has_a_peer_of_another_user_wakes_its_peers_without_a_ringer";
+    let Some(stage) = stage(test, NEEDS) else { return };
+    let options = [("upgrade", "eager"), ("spin-budget", "0"), ("allow-uid", "any")];
+    let played = |uid, stats: &str, words: &str| {
+        let side = Side { options: &options, ..Side::user(uid) };
+        let python = stage.program(&side, stats, &installed("python3"));
+        python.arg(stage.scene.path("unrung.py")).args(words)
+    };
+    let mut server = played(ANNE, "server.stats", "server").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let mut first = played(BERT, "first.stats", &format!("first {port}")).start();
+    first.ready(|line| (line == "served").then_some(()));
+    let said = played(ANNE, "next.stats", &format!("next {port}")).finish();
+    assert_eq!(said.number("answers "), 20);
+    first.stop(Signal::TERM);
+    server.stop(Signal::TERM);
+}
+
 /// What another user gives back could not be had again where the kernel promises no more than it has.
 #[test]
 fn where_memory_may_be_missed_only_the_own_user_shares_it() {

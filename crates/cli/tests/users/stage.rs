@@ -56,6 +56,7 @@ impl Stage {
             (scripts.join("letters.py"), "letters.py"),
             (scripts.join("stranger.py"), "stranger.py"),
             (scripts.join("lender.py"), "lender.py"),
+            (scripts.join("unrung.py"), "unrung.py"),
         ];
         for (from, name) in copies {
             let to = scene.path(name);
