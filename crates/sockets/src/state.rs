@@ -226,6 +226,11 @@ fn is_not_ours() -> bool {
     false
 }
 
+/// The process whose memory this is.
+pub fn own_pid() -> u32 {
+    PROCESS.pid.load(Relaxed)
+}
+
 /// This memory belongs to the calling process.
 fn own_process() {
     PROCESS.pid.store(process::pid(), Relaxed);

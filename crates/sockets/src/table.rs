@@ -9,7 +9,7 @@ use bypath_shm::family::{ENDS, End, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{Slab, StaticCell};
 use bypath_shm::ring::Ring;
-use bypath_sys::{fd, sock, thread};
+use bypath_sys::{fd, process, sock, thread};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
 /// Descriptor numbers that can be followed: 0..2^20.
@@ -72,6 +72,10 @@ pub struct Sock {
     pub number: AtomicU32,
     /// Forks of this process, when it was made: see [`Sock::is_older_than_a_fork`].
     pub forks: AtomicU32,
+    /// The process that made it.
+    pub made_by: AtomicU32,
+    /// When (as [`process::start_time`]), if there were relatives: who is older, and has not made it, cannot have inherited it.
+    pub made_at: AtomicU64,
     /// Descriptors of this process that refer to it.
     pub descriptors: AtomicU32,
     /// One of these descriptors, for system calls on the carrier.
@@ -426,6 +430,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     // First: who takes a number and dies does not keep it.
     end.holders.store(state.bit(), Relaxed);
     sock.forks.store(FORKS.load(Relaxed), Relaxed);
+    sock.made_by.store(state::own_pid(), Relaxed);
+    sock.made_at.store(if has_relatives() { process::start_time_now() } else { 0 }, Relaxed);
     sock.descriptors.store(1, Relaxed);
     sock.fd.store(fd, Relaxed);
     sock.conn.set(None);

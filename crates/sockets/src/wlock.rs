@@ -1,14 +1,14 @@
 //! The writer's lock of an end: in family memory, because fork descendants write the same stream.
 //!
 //! Its word names process and thread. A dead owner is replaced, and what it left half done is finished
-//! ([`crate::switch::repair`]). It is never held across a system call that can wait.
+//! ([`crate::switch::repair`]); so is one that cannot be the owner, after a while. It is never held across a system call that can wait.
 
 use crate::fault;
 use crate::state;
 use crate::table::Sock;
 use crate::thread::{self, Call};
-use bypath_sys::{futex, process, thread as sys};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, compiler_fence};
+use bypath_sys::{clock, futex, process, thread as sys};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 
 /// Holding the lock. Unlock explicitly: a thread that is cancelled or killed inside leaves it to its siblings.
 #[derive(Debug)]
@@ -133,6 +133,7 @@ fn wait(s: &Sock, call: &Call) -> Option<(Inside, bool)> {
         }
     };
     let mut rounds = 0u32;
+    let mut doubt = Doubt { owner: 0, until: 0 };
     loop {
         let owner = word.load(Acquire);
         if owner == 0 {
@@ -161,7 +162,7 @@ fn wait(s: &Sock, call: &Call) -> Option<(Inside, bool)> {
             sys::yield_now();
             continue;
         }
-        if is_dead(s, owner) {
+        if is_dead(s, owner) || doubt.has_grown(s, owner) {
             let Some(inside) = replace(owner) else { continue };
             if is_ours(word, owner, me) {
                 return Some((inside, true));
@@ -173,6 +174,72 @@ fn wait(s: &Sock, call: &Call) -> Option<(Inside, bool)> {
         static NOBODY: AtomicU32 = AtomicU32::new(0);
         futex::wait(&NOBODY, 0, 100_000);
     }
+}
+
+/// How long a word is waited for that nothing shows to be true; and once there was such a one (ns).
+const PATIENCE_NS: u64 = 1_000_000_000;
+const LESS_PATIENCE_NS: u64 = 100_000_000;
+/// What shows it is looked at so often.
+const LOOK_NS: u64 = 10_000_000;
+/// A word was not true.
+static WAS_FOOLED: AtomicBool = AtomicBool::new(false);
+
+/// An owner that is waited for, and when it is looked at whether it can be one.
+struct Doubt {
+    owner: u64,
+    until: u64,
+}
+
+impl Doubt {
+    /// Whether the owner was waited for long enough, though no process is seen that can have the lock.
+    fn has_grown(&mut self, s: &Sock, owner: u64) -> bool {
+        let now = clock::monotonic_ns();
+        if self.owner != owner {
+            let patience = if WAS_FOOLED.load(Relaxed) { LESS_PATIENCE_NS } else { PATIENCE_NS };
+            *self = Doubt { owner, until: now + patience };
+        }
+        if now < self.until {
+            return false;
+        }
+        if may_hold(s, owner) {
+            self.until = now + LOOK_NS;
+            return false;
+        }
+        WAS_FOOLED.store(true, Relaxed);
+        true
+    }
+}
+
+/// Whether the owner is seen to be one that may have the lock: a thread that does not sleep, of a process that may have inherited the socket or made it. Any
+/// process of the family can write the word, also of one that is none: so who has come after the socket is believed if it is of the same user.
+/// Where `/proc` shows nothing, whoever lives is believed.
+fn may_hold(s: &Sock, owner: u64) -> bool {
+    let Some(state) = state::get() else { return true };
+    let (process, tid) = (owner >> 32, owner as u32);
+    if process == owner_word(0) >> 32 && !state::is_memory_of_another() {
+        return is_inside(tid);
+    }
+    let pid = if process & UNPLACED != 0 {
+        (process & !UNPLACED) as u32
+    } else {
+        let place = (process as usize).checked_sub(1).and_then(|i| state.family.header.processes.get(i));
+        place.filter(|p| p.ready.load(Acquire) == 1).map_or(0, |p| p.pid.load(Relaxed))
+    };
+    if pid == 0 {
+        return false;
+    }
+    let is_elder = pid == process::parent() || pid == s.made_by.load(Relaxed);
+    match process::is_at_work(pid, tid) {
+        Some(is_at_work) => is_at_work && (is_elder || is_younger_brother(s, pid)),
+        None => pid == process::parent() || process::users(process::pid()).is_none(),
+    }
+}
+
+/// Whether the process is younger than the socket, and of this one's user alone.
+fn is_younger_brother(s: &Sock, pid: u32) -> bool {
+    let own = process::euid();
+    process::users(pid) == Some([own, own])
+        && process::start_time(pid).is_some_and(|started| started >= s.made_at.load(Relaxed))
 }
 
 /// Whether that thread of this process is in a lock, or about to be in one. It waits for none while it has another.

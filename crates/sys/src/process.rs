@@ -104,7 +104,8 @@ pub fn lives(pid: u32, started: u64) -> bool {
     }
 }
 
-fn parent() -> u32 {
+/// The process that this one was forked from, or that has adopted it; 0 if it is not seen from here.
+pub fn parent() -> u32 {
     // SAFETY: no arguments.
     unsafe { syscall(libc::SYS_getppid, [0; 6]) as u32 }
 }
@@ -134,17 +135,26 @@ pub fn users(pid: u32) -> Option<[u32; 2]> {
     status(pid).map(|s| s.users)
 }
 
+/// Whether `tid` is a thread of process `pid` that runs, or wants to, waits for a disk, or is stopped, and not one that sleeps; `None` if it is gone, or cannot
+/// be seen. Nothing that it does is waited for.
+pub fn is_at_work(pid: u32, tid: u32) -> Option<bool> {
+    // A thread has such a file, too, though no listing shows it.
+    status(tid).map(|s| s.process == pid && s.is_at_work)
+}
+
 /// Of /proc/PID/status: what does not wait for a process that executes a program. Whoever asks for its other files does, until its old memory is
 /// freed and its close-on-exec files are closed, which take as long as it likes.
 struct Status {
     is_stopped: bool,
+    is_at_work: bool,
+    process: u32,
     users: [u32; 2],
 }
 
 fn status(pid: u32) -> Option<Status> {
     let mut path = [0u8; 32];
     let path = proc_path(&mut path, pid, b"/status\0")?;
-    // Both lines are among the first ten, and the name, which has no line of its own in it, has 64 octets at most.
+    // All lines are among the first ten, and the name, which has no line of its own in it, has 64 octets at most.
     let mut buf = [0u8; 512];
     let len = fd::read_file(path, &mut buf).ok()?;
     Status::parse(&buf[..len])
@@ -156,7 +166,10 @@ impl Status {
         let state = line(b"State:\t")?.first()?;
         let mut users = std::str::from_utf8(line(b"Uid:\t")?).ok()?.split_ascii_whitespace();
         let mut user = || users.next()?.parse().ok();
-        Some(Status { is_stopped: matches!(state, b'T' | b't'), users: [user()?, user()?] })
+        let process = std::str::from_utf8(line(b"Tgid:\t")?).ok()?.trim().parse().ok()?;
+        let is_stopped = matches!(state, b'T' | b't');
+        let is_at_work = is_stopped || matches!(state, b'R' | b'D');
+        Some(Status { is_stopped, is_at_work, process, users: [user()?, user()?] })
     }
 }
 
@@ -394,20 +407,26 @@ mod tests {
 
     #[test]
     fn whose_a_process_is_and_whether_it_is_stopped() {
-        let said = |text: &[u8]| Status::parse(text).map(|s| (s.is_stopped, s.users));
-        let text = b"Name:\tUid: 7\\n\nUmask:\t0022\nState:\tT (stopped)\nPid:\t9\nUid:\t10\t11\t12\t13\nGid:\t1\t1\t1\t1\n";
-        assert_eq!(said(text), Some((true, [10, 11])));
+        let said =
+            |text: &[u8]| Status::parse(text).map(|s| (s.process, s.is_stopped, s.is_at_work, s.users));
+        let text = b"Name:\tUid: 7\\n\nUmask:\t0022\nState:\tT (stopped)\nTgid:\t8\nPid:\t9\nUid:\t10\t11\t12\t13\nGid:\t1\t1\t1\t1\n";
+        assert_eq!(said(text), Some((8, true, true, [10, 11])));
         assert_eq!(
-            said(b"State:\tR (running)\nUid:\t0\t4294967294\t0\t0\n"),
-            Some((false, [0, 4_294_967_294]))
+            said(b"State:\tR (running)\nTgid:\t7\nUid:\t0\t4294967294\t0\t0\n"),
+            Some((7, false, true, [0, 4_294_967_294]))
         );
+        let at_work = |state: &str| said(format!("State:\t{state}\nTgid:\t7\nUid:\t0\t0\n").as_bytes());
+        for (state, works) in [("S", false), ("D", true), ("t", true), ("I", false), ("Z", false)] {
+            assert_eq!(at_work(state).map(|s| s.2), Some(works), "{state}");
+        }
         for other in [
             &b""[..],
             b"State:\t",
             b"State:\tS\n",
             b"State:\tS\nUid:\t1",
             b"Uid:\t1\t1\n",
-            b"State:\tS\nUid:\t-1\t1\n",
+            b"State:\tS\nTgid:\t7\nUid:\t-1\t1\n",
+            b"State:\tS\nUid:\t1\t1\n",
         ] {
             assert_eq!(said(other), None);
         }
@@ -420,9 +439,13 @@ mod tests {
         while !is_stopped(child.id()) {
             std::thread::yield_now();
         }
+        assert_eq!(is_at_work(child.id(), child.id()), Some(true));
+        let own = crate::thread::tid();
+        assert_eq!([pid(), child.id()].map(|of| is_at_work(of, own)), [Some(true), Some(false)]);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((users(child.id()), is_stopped(child.id())), (None, false));
+        assert_eq!(is_at_work(child.id(), child.id()), None);
     }
 
     #[test]

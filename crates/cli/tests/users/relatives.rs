@@ -197,6 +197,20 @@ fn a_child_that_says_that_its_parent_writes_keeps_it_in_no_call() {
     assert_eq!(numbers, [200, 200]);
 }
 
+/// Of others of the family it is the same: of one that is not there, one that cannot have the socket, and one that sleeps, which nobody does who writes.
+#[test]
+fn a_child_that_is_dead_and_has_said_that_others_write_keeps_its_parent_in_no_call() {
+    let Some(numbers) = lied_to("held", offset_of!(WriterLine, lock)) else { return };
+    assert_eq!(numbers, [3, 3]);
+}
+
+/// It may be in the midst of it.
+#[test]
+fn a_child_that_is_stopped_while_it_writes_is_waited_for() {
+    let Some(numbers) = lied_to("stopped", offset_of!(WriterLine, lock)) else { return };
+    assert_eq!(numbers, [1, 1]);
+}
+
 /// Neither what the ring had before goes out again, nor what nobody has written.
 #[test]
 fn a_child_that_says_how_much_was_sent_has_its_parent_send_nothing_else() {

@@ -1,17 +1,21 @@
-"""writing.py lock|tail PORT ENDS SIZE WORD: a process exchanges octets with an echo server over a connection that it made after a fork, while the child writes
+"""writing.py lock|tail|held|stopped PORT ENDS SIZE WORD: a process exchanges octets with an echo server over a connection that it made after a fork, while the child writes
 into a word of that one's record, which is the second of SIZE octets from octet ENDS on. `lock`: that a thread of its parent writes, one that does not, or the
-one that is about to. `tail`: that more octets, or fewer, were sent."""
+one that is about to. `tail`: that more octets, or fewer, were sent. `held`: that somebody else of the family writes, a process that is about to be born, the first
+one of all, or one that sleeps; the child is killed then. `stopped`: a child that was forked later says that it writes, and stops."""
 import ctypes
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 
 MODE = sys.argv[1]
 PORT, ENDS, SIZE, WORD = map(int, sys.argv[2:])
 TURNS = 200
+# Of a word's process: it has no place in the table, and this is its id.
+UNPLACED = 1 << 31
 
 
 def shared():
@@ -46,7 +50,96 @@ def lie(threads, asked, done):
     os._exit(0)
 
 
+def lie_of_others(asked, done):
+    word = shared() + ENDS + SIZE + WORD
+    while lie := os.read(asked, 8):
+        ctypes.memmove(word, lie, 8)
+        os.write(done, b"x")
+    os._exit(0)
+
+
+def liar():
+    asked, ask = os.pipe()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ask)
+        os.close(told)
+        lie_of_others(asked, tell)
+    os.close(tell)
+    return child, ask, told
+
+
+def held():
+    """One liar for each lie, all forked before the connection is made."""
+    signal.alarm(60)
+    line_before = line()
+    liars = [liar() for _ in range(3)]
+    second = line()
+    # As of now others may have it, too.
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    sleeper = subprocess.Popen(["sleep", "600"])
+    lied = answers = 0
+    lies = [41 << 32 | 5, (UNPLACED | 1) << 32 | 1, (UNPLACED | sleeper.pid) << 32 | sleeper.pid]
+    for lie, (child, ask, told) in zip(lies, liars):
+        # By the ring once more.
+        for _ in range(5):
+            second.sendall(b"ping")
+            assert second.recv(100) == b"ping"
+        os.write(ask, lie.to_bytes(8, "little"))
+        lied += len(os.read(told, 1))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        second.sendall(b"octets")
+        answers += second.recv(100) == b"octets"
+    sleeper.kill()
+    sleeper.wait()
+    line_before.close()
+    second.close()
+    print("lied", lied)
+    print("answers", answers, flush=True)
+
+
+def stopped():
+    """Its parent waits for as long as it is stopped."""
+    signal.alarm(60)
+    first = line()
+    go_on, told = os.pipe()
+    if os.fork() == 0:
+        # What comes has a relative from the first on, who is older.
+        os.close(told)
+        os.read(go_on, 1)
+        os._exit(0)
+    second = line()
+    word = shared() + ENDS + SIZE + WORD
+    child = os.fork()
+    if child == 0:
+        own = (UNPLACED | os.getpid()) << 32 | threading.get_native_id()
+        ctypes.memmove(word, own.to_bytes(8, "little"), 8)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        ctypes.memset(word, 0, 8)
+        os._exit(0)
+    assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
+    sender = threading.Thread(target=second.sendall, args=[b"octets"])
+    sender.start()
+    sender.join(2.5)
+    waits = int(sender.is_alive())
+    os.kill(child, signal.SIGCONT)
+    sender.join()
+    os.waitpid(child, 0)
+    os.close(told)
+    os.wait()
+    print("lied", waits)
+    print("answers", int(second.recv(100) == b"octets"), flush=True)
+    first.close()
+
+
 def main():
+    if MODE in ("held", "stopped"):
+        return {"held": held, "stopped": stopped}[MODE]()
     # Whoever is kept in a call for so long is ended.
     signal.alarm(60)
     first, stop = line(), threading.Event()
