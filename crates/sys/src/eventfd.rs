@@ -84,3 +84,25 @@ impl AsFd for Bell {
         self.0.as_fd()
     }
 }
+
+#[cfg(all(test, feature = "link"))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_bell_that_others_have_filled_and_made_wait_is_not_waited_for() {
+        let bell = Bell::new().unwrap();
+        let raw = bell.as_fd().as_raw_fd();
+        fd::set_status_flags(raw, 0).unwrap();
+        ring_carefully(raw);
+        assert!(is_bell(raw), "it does not wait any more");
+        assert_ne!(poll::now(raw, libc::POLLIN) & libc::POLLIN, 0, "it was rung");
+        let most = u64::MAX - 2;
+        // SAFETY: write reads eight octets of a local.
+        check(unsafe { syscall(libc::SYS_write, [raw as usize, &raw const most as usize, 8, 0, 0, 0]) })
+            .unwrap();
+        fd::set_status_flags(raw, 0).unwrap();
+        ring_carefully(raw);
+    }
+}
