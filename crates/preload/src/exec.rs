@@ -147,15 +147,16 @@ fn handing_over(
         kept(|| hook::exec_failed(deed));
         return handing_over(envp, nothing, exec);
     }
+    kept(|| hook::exec_now(deed.as_ref()));
     let ret = exec(extended.as_ref().map(|m| m.addr().cast_const().cast()));
     // The variable may be just too much.
     let too_long = extended.is_some() && errno::get() == libc::E2BIG;
     kept(|| {
+        hook::exec_failed(deed);
         if let Some(m) = extended {
             // SAFETY: the failed exec was the only one to know of it.
             unsafe { m.unmap() };
         }
-        hook::exec_failed(deed);
     });
     if too_long { handing_over(envp, nothing, exec) } else { ret }
 }

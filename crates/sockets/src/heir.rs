@@ -169,8 +169,8 @@ pub fn leave(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     Some(deed)
 }
 
-/// Last before the exec: the region stays open for who was left a deed, and for nobody else. What other threads start, or fork, while things are handed over
-/// does not inherit it; a child that was forked right here has it closed by its own exec.
+/// Last before the exec: the region stays open for who was left a deed. What other threads start, or fork, while things are handed over
+/// does not inherit it, but what they start during the exec itself does; a child that was forked right here has it closed by its own exec.
 pub fn hand_on(state: &State, deed: Option<&Deed>) {
     if state.view() >= 0 {
         let _ = fd::set_cloexec(state.view(), deed.is_none());

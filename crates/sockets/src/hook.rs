@@ -550,6 +550,11 @@ pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     life::exec_begin(image)
 }
 
+/// Directly before it: what is left to the next image stays open from here on, also over what other threads start.
+pub fn exec_now(deed: Option<&Deed>) {
+    life::exec_now(deed);
+}
+
 /// Whether an exec may have anything to leave to the next image.
 #[inline]
 pub fn has_legacy() -> bool {

@@ -567,6 +567,13 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
     }
 }
 
+/// Last before the exec.
+pub fn exec_now(deed: Option<&Deed>) {
+    if let Some(state) = state::get().filter(|_| !state::is_sealed()) {
+        heir::hand_on(state, deed);
+    }
+}
+
 /// Before an exec by this process itself: close-on-exec descriptors end as if closed, others are left to the next image
 /// where that is what `image` says (`None` = one without this library, as far as can be told).
 pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
@@ -576,9 +583,6 @@ pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     };
     let deed = heir::leave(image);
     hand_over(Reason::RecalledExec, deed.as_ref());
-    if !state::is_sealed() {
-        heir::hand_on(state, deed.as_ref());
-    }
     // Many forked children do nothing else: nothing is remembered for them.
     if state::is_sealed() || state::is_memory_of_another() {
         return None;

@@ -56,7 +56,7 @@ fn played(server: (&str, &str), script: &str, words: impl Fn(u16) -> String) -> 
     let stage = Stage::new();
     let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
     let serving = stage.program(&side, "server.stats", &installed("python3"));
-    let mut serving = serving.arg(stage.scene.path(server.0)).args(server.1).start();
+    let mut serving = serving.script(server.0).args(server.1).start();
     let port: u16 = serving.ready(|line| line.strip_prefix("port ")?.parse().ok());
     let program = stage.program(&side, "client.stats", &installed("python3")).script(script);
     let said = program.args(&words(port)).finish();
@@ -279,4 +279,21 @@ fn a_worker_does_not_see_its_parents_later_connections() {
     assert_eq!(said.number("arenas "), said.number("before "));
     assert!(said.number("new ") > 0);
     assert_eq!(said.number("seen "), 0);
+}
+
+/// As an allowed user, or anybody who calls, may send without a pause.
+#[test]
+fn a_connection_that_is_always_ready_leaves_room_for_datagrams_in_an_epoll_set() {
+    if let Some(reason) = missing(&["python3"]) {
+        return skip(
+            "users::relatives::a_connection_that_is_always_ready_leaves_room_for_datagrams_in_an_epoll_set",
+            &reason,
+        );
+    }
+    for room in [1, 2, 64] {
+        let said = played(("fair.py", "flood"), "fair.py", |port| format!("{port} {room}"));
+        let (datagrams, octets) = (said.number("datagrams "), said.number("octets "));
+        println!("room for {room}: {datagrams} datagrams, {octets} times octets");
+        assert!(datagrams > 300 && octets > 300, "room for {room}: {datagrams}, {octets}");
+    }
 }

@@ -110,6 +110,9 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
     n
 }
 
+/// Events for fewer than so many: there is no part for each kind of them.
+const FEW: usize = 4;
+
 fn wait_overlay(
     call: &Call,
     (number, s): (u32, &'static Set),
@@ -127,27 +130,36 @@ fn wait_overlay(
         switch::attend();
         // Who does not wait wants to know all there is; who waits gets the rest with a later call.
         let wants_all = timeout_ns == Some(0);
-        // Rings that are always ready leave room for the kernel's events, and those for rings.
+        let datagrams = s.datagrams.load(Relaxed) != 0;
+        // Rings that are always ready leave room for mailboxes and the kernel's events, and those for rings. Where there is too little for a part each they are
+        // asked first in turn.
+        let turn = if out.len() < FEW { s.turn.fetch_add(1, Relaxed) % 3 } else { 0 };
         let mut asked = false;
         if s.hot.load(Acquire) != 0 {
-            asked = kernel_is_due(s);
+            asked = turn == 0 && kernel_is_due(s);
             let half = out.len().div_ceil(2);
             let k = if asked { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
             if asked && s.had_more.load(Relaxed) != (k == half) {
                 s.had_more.store(k == half, Relaxed);
             }
-            let n = collect_into(s, out, k);
+            let tells = datagrams && mailbox::is_ready(number);
+            let first = if tells && turn == 2 { mailbox::collect(number, out, k) } else { k };
+            let most = if tells && out.len() >= FEW { out.len() - out.len() / 4 } else { out.len() };
+            let n = collect_into(s, &mut out[..most], first);
+            let n = if tells { mailbox::collect(number, out, n) } else { n };
             if n > 0 {
                 let room = wants_all && n < out.len() && (!asked || k == half);
                 let more = if room { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
                 return Ok(n + more);
             }
         }
-        let datagrams = s.datagrams.load(Relaxed) != 0;
         if datagrams && !asked && mailbox::is_ready(number) {
             let half = out.len().div_ceil(2);
-            let k =
-                if kernel_is_due(s) { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
+            let k = if turn == 0 && kernel_is_due(s) {
+                kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)?
+            } else {
+                0
+            };
             let n = mailbox::collect(number, out, k);
             if n > 0 {
                 let more =

@@ -172,6 +172,9 @@ fn in_set(set: u32) -> impl Iterator<Item = (&'static Record, &'static Registrat
     MAILBOXES.lively().flat_map(move |(_, r)| of_set(r, set).map(move |one| (r, one)))
 }
 
+/// Who is told of first: there was no room for it the last time, in whichever set that was.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
 /// Whether a mailbox in the set has something to tell.
 #[inline]
 pub fn is_ready(set: u32) -> bool {
@@ -180,7 +183,10 @@ pub fn is_ready(set: u32) -> bool {
 
 /// What mailboxes of the set have to tell, behind the `n` events that are there already; how many there are then.
 pub fn collect(set: u32, out: &mut [EpollEvent], mut n: usize) -> usize {
-    for (r, one) in in_set(set) {
+    let first = FIRST.load(Relaxed);
+    let all = || (0u32..).zip(in_set(set));
+    let mut next = 0;
+    for (at, (r, one)) in all().skip(first as usize).chain(all().take(first as usize)) {
         let tail = r.tail();
         let events = one.would_tell(r);
         if events == 0 {
@@ -193,9 +199,14 @@ pub fn collect(set: u32, out: &mut [EpollEvent], mut n: usize) -> usize {
             out[n] = EpollEvent { events, data };
             n += 1;
         } else {
+            // First in line next time.
+            next = at;
             break;
         }
         one.told.store(tail.wrapping_add(1), Relaxed);
+    }
+    if next != first {
+        FIRST.store(next, Relaxed);
     }
     n
 }
