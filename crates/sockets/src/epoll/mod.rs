@@ -134,8 +134,8 @@ struct Set {
     asked_at: AtomicU64,
     /// It filled its half of the array then, and may have had more.
     had_more: AtomicBool,
-    /// Whose turn it is where there is room for few events.
-    turn: AtomicU32,
+    /// Who was told of last where there was room for few events (`wait`).
+    told: AtomicU32,
     ticket: AtomicU32,
     spins: SpinHistory,
 }

@@ -113,6 +113,14 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
 /// Events for fewer than so many: there is no part for each kind of them.
 const FEW: usize = 4;
 
+/// Who was told of last, where there is room for few.
+mod told_last {
+    /// What the kernel has; else it may be first again.
+    pub const KERNEL: u32 = 1;
+    /// Mailboxes, behind which rings come first then.
+    pub const MAILBOX: u32 = 2;
+}
+
 fn wait_overlay(
     call: &Call,
     (number, s): (u32, &'static Set),
@@ -131,23 +139,34 @@ fn wait_overlay(
         // Who does not wait wants to know all there is; who waits gets the rest with a later call.
         let wants_all = timeout_ns == Some(0);
         let datagrams = s.datagrams.load(Relaxed) != 0;
-        // Rings that are always ready leave room for mailboxes and the kernel's events, and those for rings. Where there is too little for a part each they are
-        // asked first in turn.
-        let turn = if out.len() < FEW { s.turn.fetch_add(1, Relaxed) % 3 } else { 0 };
+        // Rings that are always ready leave room for mailboxes and the kernel's events, and those for rings. Where there is too little for a part each, who was told
+        // of last comes last.
+        let few = out.len() < FEW;
+        let told = if few { s.told.load(Relaxed) } else { 0 };
+        let may_be_first = |s: &Set| told & told_last::KERNEL == 0 && kernel_is_due(s);
         let mut asked = false;
         if s.hot.load(Acquire) != 0 {
-            asked = turn == 0 && kernel_is_due(s);
+            asked = may_be_first(s);
             let half = out.len().div_ceil(2);
             let k = if asked { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
             if asked && s.had_more.load(Relaxed) != (k == half) {
                 s.had_more.store(k == half, Relaxed);
             }
             let tells = datagrams && mailbox::is_ready(number);
-            let first = if tells && turn == 2 { mailbox::collect(number, out, k) } else { k };
-            let most = if tells && out.len() >= FEW { out.len() - out.len() / 4 } else { out.len() };
-            let n = collect_into(s, &mut out[..most], first);
-            let n = if tells { mailbox::collect(number, out, n) } else { n };
+            let first = if tells && few && told & told_last::MAILBOX == 0 {
+                mailbox::collect(number, out, k)
+            } else {
+                k
+            };
+            let most = if tells && !few { out.len() - out.len() / 4 } else { out.len() };
+            let rings = collect_into(s, &mut out[..most], first);
+            let n = if tells { mailbox::collect(number, out, rings) } else { rings };
             if n > 0 {
+                if few {
+                    let mailbox = if first + n > k + rings { told_last::MAILBOX } else { 0 };
+                    let kept = if n > k { mailbox } else { told & told_last::MAILBOX };
+                    s.told.store(if k > 0 { told_last::KERNEL } else { 0 } | kept, Relaxed);
+                }
                 let room = wants_all && n < out.len() && (!asked || k == half);
                 let more = if room { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
                 return Ok(n + more);
@@ -155,13 +174,13 @@ fn wait_overlay(
         }
         if datagrams && !asked && mailbox::is_ready(number) {
             let half = out.len().div_ceil(2);
-            let k = if turn == 0 && kernel_is_due(s) {
-                kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)?
-            } else {
-                0
-            };
+            let k =
+                if may_be_first(s) { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
             let n = mailbox::collect(number, out, k);
             if n > 0 {
+                if few {
+                    s.told.store(if k > 0 { told_last::KERNEL } else { 0 }, Relaxed);
+                }
                 let more =
                     if wants_all && n < out.len() { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
                 return Ok(n + more);
