@@ -231,7 +231,11 @@ fn may_hold(s: &Sock, owner: u64) -> bool {
     let is_elder = pid == process::parent() || pid == s.made_by.load(Relaxed);
     match process::is_at_work(pid, tid) {
         Some(is_at_work) => is_at_work && (is_elder || is_younger_brother(s, pid)),
-        None => pid == process::parent() || process::users(process::pid()).is_none(),
+        // Of a process that is seen the thread would be.
+        None => {
+            let is_unseen = |pid: u32| process::users(pid).is_none();
+            is_unseen(process::pid()) || pid == process::parent() && is_unseen(pid)
+        }
     }
 }
 

@@ -58,14 +58,15 @@ def lie_of_others(asked, done):
     os._exit(0)
 
 
-def liar():
+def liar(lies):
     asked, ask = os.pipe()
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(ask)
         os.close(told)
-        lie_of_others(asked, tell)
+        lies(asked, tell)
+    # Should the child end, it is heard.
     os.close(tell)
     return child, ask, told
 
@@ -74,7 +75,7 @@ def held():
     """One liar for each lie, all forked before the connection is made."""
     signal.alarm(60)
     line_before = line()
-    liars = [liar() for _ in range(3)]
+    liars = [liar(lie_of_others) for _ in range(3)]
     second = line()
     # As of now others may have it, too.
     child = os.fork()
@@ -146,15 +147,7 @@ def main():
     other = threading.Thread(target=stop.wait)
     other.start()
     threads = [other.native_id, threading.get_native_id()]
-    asked, ask = os.pipe()
-    told, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(ask)
-        os.close(told)
-        lie(threads, asked, tell)
-    # Should the child end, it is heard.
-    os.close(tell)
+    child, ask, told = liar(lambda asked, done: lie(threads, asked, done))
     second = line()
     lied = answers = 0
     for turn in range(TURNS):
