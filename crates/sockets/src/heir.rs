@@ -231,11 +231,13 @@ pub fn take(text: &str) {
     }
     // A number that means something else now is the program's. Else it is closed whatever stands there, and whether or not it can be mapped: this program may
     // become another user's.
+    let is_own = fd::owner(deed.region) == Ok(process::euid());
     let family = region::map_family(deed.region);
     if region::is_family(deed.region) {
         fd::close(deed.region);
     }
-    let Ok(family) = family else { return };
+    // Where a file names the library for all programs, even one whose user has started it with more rights than he has has it.
+    let Some(family) = family.ok().filter(|_| is_own) else { return };
     let Some(p) = family.header.processes.get(deed.place as usize) else { return };
     let named = p.ready.load(Acquire) == 1
         && p.pid.load(Relaxed) == deed.pid

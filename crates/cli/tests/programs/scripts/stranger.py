@@ -34,29 +34,28 @@ def attack(name):
     while True:
         caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            caller.connect("\0" + name)
-            break
+            can_refuse = caller.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS) is not None
         except OSError:
+            can_refuse = False
+        try:
+            caller.connect("\0" + name)
+            socket.send_fds(caller, [bytes(112)], [sender.fileno()])
+        except PermissionError:
+            assert can_refuse
+            try:
+                caller.send(bytes(112))
+            except BrokenPipeError:
+                # Declined already: the victim has seen it.
+                pass
+        except OSError:
+            # Nobody is there yet, or this call was declined before it was sent along.
             assert time.monotonic() < end, f"nobody was at {name}"
             time.sleep(0.001)
-    try:
-        caller.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS)
-        can_refuse = True
-    except OSError:
-        can_refuse = False
-    try:
-        socket.send_fds(caller, [bytes(112)], [sender.fileno()])
-        sender.close()
-        assert not can_refuse, "the victim takes descriptors of anybody"
-    except PermissionError:
-        assert can_refuse
-        # To close it would take its time.
-        _kept = sender, _kept
-        try:
-            caller.send(bytes(112))
-        except BrokenPipeError:
-            # Declined already: the victim has seen it.
-            pass
+            continue
+        else:
+            assert not can_refuse, "the victim takes descriptors of anybody"
+            sender.close()
+        break
     print("sent", flush=True)
     # An answer, or the end of the connection: the victim has seen it.
     caller.settimeout(PATIENCE)
