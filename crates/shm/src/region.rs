@@ -11,7 +11,7 @@ pub use crate::region_lasting::{Slab, StaticCell, alloc_static, leak};
 use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
-use bypath_sys::{Errno, Result};
+use bypath_sys::{Errno, Result, fd, handle};
 pub use mailbox::MailboxMap;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -91,21 +91,33 @@ pub fn with_family<R>(fd: i32, f: impl FnOnce(&Family) -> R) -> Result<R> {
     with(fd, REGION_SIZE.next_multiple_of(4096), f)
 }
 
-/// Maps the family region of an earlier image of this process; the descriptor may be closed afterwards.
+/// Maps the family region of an earlier image of this process by its [handle](hand_on), which may be closed afterwards.
 ///
 /// # Errors
-/// As [`with_family`].
-pub fn map_family(fd: i32) -> Result<&'static Family> {
+/// As [`with_family`]; EACCES: it is another user's.
+pub fn map_family(number: i32) -> Result<&'static Family> {
     let size = REGION_SIZE.next_multiple_of(4096);
-    if mem::sealed_size(fd)? < size {
-        return Err(Errno::INVAL);
-    }
-    view(&Mapping::shared(fd, 0, size)?, 0)
+    let memory = handle::open(number)?;
+    let map = match mem::sealed_size(memory) {
+        Ok(len) if len >= size => Mapping::shared(memory, 0, size),
+        Ok(_) => Err(Errno::INVAL),
+        Err(e) => Err(e),
+    };
+    fd::close(memory);
+    view(&map?, 0)
 }
 
-/// Whether a descriptor of this process refers to a family region, by what the kernel says of it.
-pub fn is_family(fd: i32) -> bool {
-    mem::sealed_size(fd) == Ok(REGION_SIZE.next_multiple_of(4096))
+/// A handle of the family region that `view` is, for the next image of this process ([`handle`]).
+///
+/// # Errors
+/// As [`handle::make`].
+pub fn hand_on(view: i32, floor: i32) -> Result<i32> {
+    handle::make(view, floor)
+}
+
+/// Whether a descriptor of this process is such a handle.
+pub fn is_handed_on(number: i32) -> bool {
+    handle::is_of(number, REGION_SIZE.next_multiple_of(4096))
 }
 
 /// Maps the inbox of another process for as long as `f` looks at it.

@@ -2,8 +2,9 @@
 //!
 //! Before an exec everything is on the carrier. The image that goes leaves a *deed*: which descriptors stay open, which
 //! ends of its family they are, and its place in the family, which it keeps, as pid and start time do not change. The
-//! deed travels in a variable of the environment, the family's region as an open descriptor. The image that comes takes
-//! it in its start-up, once, and only if it is the very next one; it follows the sockets as ends of a family of its own.
+//! deed travels in a variable of the environment, the family's region as a handle that opens for its maker's user alone
+//! ([`bypath_sys::handle`]): whatever comes in place of that image, or beside it, as another user has nothing by it. The image
+//! that comes takes the deed in its start-up, once, and only if it is the very next one; it follows the sockets as ends of a family of its own.
 //! Such an end is held by one process alone only if, beside that, nobody of the elder family holds it any more. See
 //! docs/switch-protocol.md, "Another image".
 
@@ -84,9 +85,16 @@ impl Elder {
 pub struct Deed {
     text: Text,
     number: u64,
+    /// Of the family's region.
+    handle: i32,
 }
 
 impl Deed {
+    /// Last before the exec: what other threads start, or fork, while things are handed over inherits no handle.
+    pub fn hand_on(&self) {
+        let _ = fd::set_cloexec(self.handle, false);
+    }
+
     /// `NAME=VALUE`, NUL terminated, for the next image's environment.
     pub fn variable(&self) -> &[u8] {
         &self.text.bytes[..=self.text.len]
@@ -99,8 +107,7 @@ impl Deed {
 
     /// The exec failed: nobody comes.
     pub fn revoke(self) {
-        let Some(state) = state::get() else { return };
-        let _ = fd::set_cloexec(state.view(), true);
+        fd::close(self.handle);
         table::each_sock(|s| {
             if s.end().r.heir.compare_exchange(self.number, 0, AcqRel, Relaxed).is_ok()
                 && let Some(conn) = s.conn.get()
@@ -119,7 +126,7 @@ pub fn leave(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     {
         return None;
     }
-    // What says everything about the sockets of a family is for its maker's programs alone, and those that load this library.
+    // What says everything about the sockets of a family is for its maker's programs alone.
     if fd::owner(state.view()) != Ok(process::euid()) || !process::is_one_user() {
         return None;
     }
@@ -134,14 +141,14 @@ pub fn leave(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
         return None;
     }
     let image = image()?;
-    let mut deed = Deed { text: Text::new(), number: process::random_u64() | 2 };
-    let head = (state.view(), place, deed.number, image.device, image.inode);
-    write!(
+    let handle = region::hand_on(state.view(), state::floor()).ok()?;
+    let mut deed = Deed { text: Text::new(), number: process::random_u64() | 2, handle };
+    let (number, device, inode) = (deed.number, image.device, image.inode);
+    // The text has room for that, and for the sockets.
+    let _ = write!(
         deed.text,
-        "{VARIABLE}={pid:x}:{started:x}:{:x}:{:x}:{:x}:{:x}:{:x}",
-        head.0, head.1, head.2, head.3, head.4
-    )
-    .ok()?;
+        "{VARIABLE}={pid:x}:{started:x}:{handle:x}:{place:x}:{number:x}:{device:x}:{inode:x}"
+    );
     let mut left = 0;
     table::each(|number, entry| {
         let Entry::Sock(s) = entry else { return };
@@ -154,27 +161,15 @@ pub fn leave(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
             return;
         }
         let generation = end.generation.load(Relaxed);
-        // The text has room for that many.
         let _ = write!(deed.text, ",{number:x}:{:x}:{generation:x}", s.number.load(Relaxed));
         left += 1;
     });
-    if left == 0 {
-        return None;
-    }
     let inherited = |link| open_files::any(link, |n| fd::is_cloexec(n) != Ok(false));
-    if GATHERERS.iter().any(|link| inherited(link) != Ok(false)) {
+    if left == 0 || GATHERERS.iter().any(|link| inherited(link) != Ok(false)) {
         deed.revoke();
         return None;
     }
     Some(deed)
-}
-
-/// Last before the exec: the region stays open for who was left a deed. What other threads start, or fork, while things are handed over
-/// does not inherit it, but what they start during the exec itself does; a child that was forked right here has it closed by its own exec.
-pub fn hand_on(state: &State, deed: Option<&Deed>) {
-    if state.view() >= 0 {
-        let _ = fd::set_cloexec(state.view(), deed.is_none());
-    }
 }
 
 /// Whether the next image may go on with the socket: what was done with it so far is known to the last detail.
@@ -195,7 +190,7 @@ fn can_go_on(s: &'static Sock, state: &State, deed: u64) -> bool {
 struct Parsed<'a> {
     pid: u32,
     started: u64,
-    region: i32,
+    handle: i32,
     place: u32,
     number: u64,
     image: Image,
@@ -213,7 +208,7 @@ fn parse(text: &str) -> Option<Parsed<'_>> {
     let parsed = Parsed {
         pid: hex(fields.next())?,
         started: hex(fields.next())?,
-        region: hex(fields.next())?,
+        handle: hex(fields.next())?,
         place: hex(fields.next())?,
         number: hex(fields.next())?,
         image: Image { device: hex(fields.next())?, inode: hex(fields.next())? },
@@ -226,18 +221,16 @@ fn parse(text: &str) -> Option<Parsed<'_>> {
 pub fn take(text: &str) {
     let Some(deed) = parse(text) else { return };
     // A child's image, or one of another process, has the variable by descent.
-    if deed.pid != process::pid() || process::start_time(deed.pid) != Some(deed.started) || deed.number < 2 {
-        return;
+    let is_for_this =
+        deed.pid == process::pid() && process::start_time(deed.pid) == Some(deed.started) && deed.number >= 2;
+    // Where a file names the library for all programs, one that its user has started with more rights than he has has it, too.
+    let is_own = fd::owner(deed.handle) == Ok(process::euid());
+    let family = if is_for_this && is_own { region::map_family(deed.handle).ok() } else { None };
+    // Whoever's deed it is. A number that means something else now is the program's.
+    if region::is_handed_on(deed.handle) {
+        fd::close(deed.handle);
     }
-    // A number that means something else now is the program's. Else it is closed whatever stands there, and whether or not it can be mapped: this program may
-    // become another user's.
-    let is_own = fd::owner(deed.region) == Ok(process::euid());
-    let family = region::map_family(deed.region);
-    if region::is_family(deed.region) {
-        fd::close(deed.region);
-    }
-    // Where a file names the library for all programs, even one whose user has started it with more rights than he has has it.
-    let Some(family) = family.ok().filter(|_| is_own) else { return };
+    let Some(family) = family else { return };
     let Some(p) = family.header.processes.get(deed.place as usize) else { return };
     let named = p.ready.load(Acquire) == 1
         && p.pid.load(Relaxed) == deed.pid
@@ -498,7 +491,7 @@ mod tests {
     #[test]
     fn what_a_deed_says_is_read_back() {
         let deed = parse("1f:abc:400:3:deadbeef00000003:fd01:10,5:2:1,7:2:1").unwrap();
-        assert_eq!((deed.pid, deed.started, deed.region, deed.place), (0x1f, 0xabc, 0x400, 3));
+        assert_eq!((deed.pid, deed.started, deed.handle, deed.place), (0x1f, 0xabc, 0x400, 3));
         assert_eq!((deed.number, deed.image), (0xdead_beef_0000_0003, Image { device: 0xfd01, inode: 16 }));
         assert_eq!(deed.sockets, "5:2:1,7:2:1");
     }

@@ -550,7 +550,7 @@ pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
     life::exec_begin(image)
 }
 
-/// Directly before it: what is left to the next image stays open from here on, also over what other threads start.
+/// Directly before it: what is left to the next image stays open from here on.
 pub fn exec_now(deed: Option<&Deed>) {
     life::exec_now(deed);
 }

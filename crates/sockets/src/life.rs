@@ -569,8 +569,8 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
 
 /// Last before the exec.
 pub fn exec_now(deed: Option<&Deed>) {
-    if let Some(state) = state::get().filter(|_| !state::is_sealed()) {
-        heir::hand_on(state, deed);
+    if let Some(deed) = deed.filter(|_| !state::is_sealed()) {
+        deed.hand_on();
     }
 }
 

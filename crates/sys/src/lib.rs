@@ -19,6 +19,7 @@ pub mod exec;
 pub mod fd;
 pub mod folder;
 pub mod futex;
+pub mod handle;
 #[cfg(feature = "link")]
 pub mod heap;
 pub mod image;

@@ -113,12 +113,17 @@ fn open_memory(dir: i32, name: &CStr, access: i32) -> Result<i32> {
     let opened = if mem::is_anonymous(place) {
         // A lease of somebody's is not waited for.
         let flags = access | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-        at_in(c"/proc/self/fd", place, |own, name| open_at(own, name, flags)).and_then(|opened| opened)
+        open_own(place, flags)
     } else {
         Err(Errno::INVAL)
     };
     fd::close(place);
     opened
+}
+
+/// Opens anew what descriptor `number` of this process leads to.
+pub(crate) fn open_own(number: i32, flags: i32) -> Result<i32> {
+    at_in(c"/proc/self/fd", number, |own, name| open_at(own, name, flags)).and_then(|opened| opened)
 }
 
 /// Calls `f` with the directory and the name of each descriptor of a process, until it says true, or it is too late; whether it did.

@@ -138,9 +138,9 @@ fn a_program_that_a_worker_executes_as_another_user_shares_nothing_with_the_fami
     assert_eq!((said.number("answers "), said.number("shared ")), (1, 0));
 }
 
-/// What the last program has that `hands.py` speaks of: libraries, answers, deeds, and descriptors of the family's region. `become.c` is compiled with these flags
-/// into a program of this name.
-fn handed_on<const N: usize>(name: &str, flags: &[&str], ways: [&str; N]) -> Option<[[u64; 4]; N]> {
+/// What the last program has that `hands.py` speaks of: libraries, answers, deeds, descriptors of the family's region, and those of them that open it. `become.c` is compiled
+/// with these flags into a program of this name.
+fn handed_on<const N: usize>(name: &str, flags: &[&str], ways: [&str; N]) -> Option<[[u64; 5]; N]> {
     let reason = missing(&["python3", "cc"]).or_else(|| {
         (!rustix::process::geteuid().is_root()).then(|| "needs root to become another user".into())
     });
@@ -152,7 +152,7 @@ fn handed_on<const N: usize>(name: &str, flags: &[&str], ways: [&str; N]) -> Opt
     Some(ways.map(|how| {
         let words = |port| format!("{port} {how} {ANNE} {}", program.display());
         let said = played(("echo_server.py", "threads"), "hands.py", words);
-        ["libraries ", "answers ", "deeds ", "regions "].map(|what| said.number(what))
+        ["libraries ", "answers ", "deeds ", "regions ", "opened "].map(|what| said.number(what))
     }))
 }
 
@@ -161,21 +161,35 @@ fn handed_on<const N: usize>(name: &str, flags: &[&str], ways: [&str; N]) -> Opt
 fn a_static_program_that_becomes_another_user_hands_nothing_of_the_family_on() {
     let ways = ["plain", "searched", "opened", "script"];
     let Some(told) = handed_on("become_static", &["-static"], ways) else { return };
-    assert_eq!(told, [[0, 1, 0, 0]; 4]);
+    assert_eq!(told, [[0, 1, 0, 0, 0]; 4]);
 }
 
 /// The library is in it, and takes what it is left for itself alone; it is left nothing where there is no room for saying so.
 #[test]
 fn a_dynamic_program_that_becomes_another_user_hands_nothing_of_the_family_on() {
     let Some(told) = handed_on("become", &[], ["plain", "narrow"]) else { return };
-    assert_eq!(told, [[0, 1, 0, 0]; 2]);
+    assert_eq!(told, [[0, 1, 0, 0, 0]; 2]);
 }
 
 /// Its loader leaves the library out, as of a setuid one.
 #[test]
 fn a_program_that_is_executed_with_the_rights_of_another_user_has_nothing_of_the_family() {
     let Some(told) = handed_on("become_other", &[], ["secure"]) else { return };
-    assert_eq!(told, [[0, 1, 0, 0]]);
+    assert_eq!(told, [[0, 1, 0, 0, 0]]);
+}
+
+/// The library comes along with it and does not know itself for its heir, as its clock is another one.
+#[test]
+fn a_program_of_another_time_namespace_hands_nothing_of_the_family_on() {
+    let Some(told) = handed_on("become_later", &[], ["clock"]) else { return };
+    assert_eq!(told, [[0, 1, 0, 0, 0]]);
+}
+
+/// What stays open there, as nobody knew that the library would not come along, opens nothing.
+#[test]
+fn what_stays_open_where_the_library_cannot_be_loaded_opens_for_nobody_else() {
+    let Some(told) = handed_on("become_mapless", &[], ["mapless"]) else { return };
+    assert_eq!(told, [[0, 1, 0, 1, 0]]);
 }
 
 /// A process talks over a connection that it made after a fork, and the child lies about a word of its record: how often, and the answers that came.
