@@ -109,7 +109,7 @@ reasons! {
     UnknownSource = 62, "unknown-source", "the sender is not known by the address that it claims, or is not of this host";
     PeerUnproven = 63, "peer-unproven", "who answers in the folder of --rendezvous has not shown that it has the other end of this connection";
     OtherUser = 64, "other-user", "the other UDP socket belongs to another user, or another user answers at its name: senders see what the others write to a mailbox (--allow-uid is about connections)";
-    OtherNamespace = 65, "other-namespace", "the program at the other end lives in other pid, user or mount namespaces: there are no mailboxes between these";
+    OtherNamespace = 65, "other-namespace", "the program at the other end lives in other pid, user or mount namespaces, or the one at this end in another network namespace than the socket: there are no mailboxes then";
     OtherHost = 66, "other-host", "datagrams go to another host, to a group or everybody, or to the address of a link";
     SharedQueue = 67, "shared-queue", "several processes hold this UDP socket, and nobody knows which of them reads next";
     OneShot = 68, "one-shot", "an epoll set holds the UDP socket with EPOLLONESHOT";

@@ -144,7 +144,7 @@ pub fn option_bytes(fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<
     Ok(len as usize)
 }
 
-/// Reads a 64-bit option (SO_COOKIE, SO_NETNS_COOKIE).
+/// Reads a 64-bit option (SO_COOKIE).
 ///
 /// # Errors
 /// As getsockopt(2).
@@ -152,6 +152,16 @@ pub fn option_u64(fd: i32, level: i32, name: i32) -> Result<u64> {
     let mut value = [0u8; 8];
     option_bytes(fd, level, name, &mut value)?;
     Ok(u64::from_ne_bytes(value))
+}
+
+/// The network namespace of a socket, by the number that no other one has: where the thread was that made it, and not where this one is.
+///
+/// # Errors
+/// ENOPROTOOPT before Linux 5.14; otherwise as getsockopt(2).
+pub fn network_namespace(fd: i32) -> Result<u64> {
+    // asm-generic/socket.h.
+    const SO_NETNS_COOKIE: i32 = 71;
+    option_u64(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE)
 }
 
 /// Reads a time option (SO_RCVTIMEO, SO_SNDTIMEO) in nanoseconds, 0 = none.

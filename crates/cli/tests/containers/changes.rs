@@ -1,12 +1,12 @@
-//! Datagrams of a host whose addresses, links and routes change: each goes where the kernel would send it.
+//! Datagrams of a host whose addresses, links and routes change, and of programs that change hosts: each goes where the kernel would send it.
 
 use crate::support::{Totals, missing, preload_library, skip};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What the script says, on the kernel or with the library.
-fn said(case: &str, statistics: Option<&Path>) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/containers/changes.py");
+fn said(script: &str, case: &str, statistics: Option<&Path>) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/containers").join(script);
     let mut command = Command::new("python3");
     command.arg(script).arg(case).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BYPATH_")) {
@@ -24,6 +24,12 @@ fn said(case: &str, statistics: Option<&Path>) -> String {
 /// The same on the kernel alone, and with nearly all in memory.
 #[track_caller]
 fn same(test: &str, cases: &[&str]) {
+    same_of("changes.py", test, cases, ("before: arrives from ", 1000));
+}
+
+/// So is what that script says, which begins like this; so many at least are in memory, in octets.
+#[track_caller]
+fn same_of(script: &str, test: &str, cases: &[&str], (begins, least): (&str, u64)) {
     let mut probe = Command::new("true");
     let mut works = || bypath_sys::netns::isolated(&mut probe).status().is_ok_and(|s| s.success());
     let reason = missing(&["python3", "ip"])
@@ -33,13 +39,13 @@ fn same(test: &str, cases: &[&str]) {
     }
     let file = std::env::temp_dir().join(format!("bypath-changes-{}-{test}", std::process::id()));
     for case in cases {
-        let kernel = said(case, None);
-        assert!(kernel.starts_with("before: arrives from "), "{case}: {kernel}");
-        let ours = said(case, Some(&file));
+        let kernel = said(script, case, None);
+        assert!(kernel.starts_with(begins), "{case}: {kernel}");
+        let ours = said(script, case, Some(&file));
         let totals = Totals::read(&file);
         std::fs::remove_file(&file).expect("the statistics");
         assert_eq!(ours, kernel, "{case}");
-        assert!(totals.ring_tx > 1000, "{case}: hardly anything was in memory: {totals:#?}");
+        assert!(totals.ring_tx > least, "{case}: too little was in memory: {totals:#?}");
     }
 }
 
@@ -59,4 +65,10 @@ fn a_loopback_device_that_is_down_loses_datagrams() {
 #[test]
 fn who_sends_nothing_in_pieces_is_told_what_is_too_long() {
     same("who_sends_nothing_in_pieces_is_told_what_is_too_long", &["mtu", "mtu of IPv6"]);
+}
+
+#[test]
+fn who_leaves_the_network_of_a_socket_sends_to_those_there_by_it() {
+    let test = "who_leaves_the_network_of_a_socket_sends_to_those_there_by_it";
+    same_of("moves.py", test, &["both"], ("in the other: of one to one, of other to other\n", 20_000));
 }

@@ -12,8 +12,7 @@ use bypath_sys::tcp_info::TcpInfo;
 use bypath_sys::{Errno, fd, process, sock, sockdiag, strangers, unix};
 use std::sync::atomic::Ordering::*;
 
-/// asm-generic/socket.h; linux/netlink.h.
-const SO_NETNS_COOKIE: i32 = 71;
+/// linux/netlink.h.
 const NETLINK_SOCK_DIAG: i32 = 4;
 /// Connections whose octets move while they are looked at are looked at again.
 const LOOKS: u32 = 4;
@@ -183,7 +182,7 @@ pub fn is_own_user(s: i32) -> Result<(), Reason> {
 
 fn namespace_of(socket: i32) -> Result<u64, Reason> {
     // Before 5.14 there is none.
-    sock::option_u64(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE).map_err(|_| Reason::ForbiddenCall)
+    sock::network_namespace(socket).map_err(|_| Reason::ForbiddenCall)
 }
 
 /// What an end shows of itself. Closed when it was sent.

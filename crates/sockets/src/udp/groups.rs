@@ -35,7 +35,8 @@ pub(super) fn receiver_by(netlink: i32, source: &Name, to: &Name) -> Result<Opti
 }
 
 impl Route {
-    /// Whether the receiver with the mailbox is still who gets it. Under [`state::LIFE`].
+    /// Whether the receiver with the mailbox is still who gets it. Under [`state::LIFE`]. In another network namespace it is not: cookies are a
+    /// socket's alone on the whole host.
     pub(super) fn is_chosen(&self) -> bool {
         let source = Name {
             ip: [self.source[0].load(Relaxed), self.source[1].load(Relaxed)],

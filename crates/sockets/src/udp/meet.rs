@@ -6,7 +6,7 @@
 
 use super::address::Name;
 use super::inbound::{self, SENDERS};
-use super::network::Network;
+use super::network::{self, Network};
 use super::receive::{HEAD, SOURCE};
 use super::route::{Route, stage};
 use super::send::LOOK_EVERY;
@@ -195,6 +195,11 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         Err(Errno::ADDRINUSE) => return Err(given_up(Reason::Squatter)),
         Err(e) => return Err(given_up(rendezvous::errno_reason(e))),
     };
+    // The name is to be where senders look for it.
+    network::is_where(fd, listener).map_err(|reason| {
+        fd::close(listener);
+        given_up(reason)
+    })?;
     if let Some(state) = state::get() {
         state.own().ring_bytes.fetch_add(size, Relaxed);
     }
@@ -425,8 +430,8 @@ pub fn attempt(r: &Record, fd: i32, route: &Route) {
 fn refused(r: &Record, fd: i32, route: &Route, reason: Reason) {
     let passes = rendezvous::is_passing(reason)
         || matches!(reason, Reason::UnknownSource | Reason::SharedQueue | Reason::MailboxLimit)
-        // This process may become that one.
-        || reason == Reason::OtherUser;
+        // This process may become that one, and another thread ask in the socket's own namespace.
+        || matches!(reason, Reason::OtherUser | Reason::OtherNamespace);
     if !passes {
         // Nothing that happens to this destination changes that.
         route.due.store(u32::MAX, Relaxed);
@@ -449,6 +454,10 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     let to = route.name();
     let is_v4 = r.family() == libc::AF_INET || to.is_v4();
     route.is_asked_for(&Network::look()?, is_v4, options::refuses_pieces(fd));
+    // Where others have the same addresses, all of this would be about their sockets.
+    for asked in [state::watch(), state::netlink()] {
+        network::is_where(fd, asked.map_err(rendezvous::errno_reason)?)?;
+    }
     let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
     let mut source = local;
     let may_broadcast = sock::option(fd, libc::SOL_SOCKET, libc::SO_BROADCAST) != Ok(0);
@@ -484,8 +493,9 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     route.is_unsaid.store(true, Relaxed);
     // A receiver that has become another user since it opened its socket, or a stranger: who has the socket only his descriptors tell, and to look there
     // takes as long as a program that he executes.
-    let said =
-        rendezvous::credentials_fit(dialled, found.uid).map_err(|_| Reason::OtherUser).and_then(|()| {
+    let said = network::is_where(fd, dialled)
+        .and_then(|()| rendezvous::credentials_fit(dialled, found.uid).map_err(|_| Reason::OtherUser))
+        .and_then(|()| {
             let share = Share::of(dialled).map_err(rendezvous::errno_reason)?;
             unix::take_descriptors(dialled, true);
             say_hello(r, fd, route, dialled).map(|()| share)

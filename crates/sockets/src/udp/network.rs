@@ -3,7 +3,7 @@
 
 use crate::{state, table};
 use bypath_shm::reason::Reason;
-use bypath_sys::{changes, clock};
+use bypath_sys::{changes, clock, sock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// So long (microseconds) what was heard of changes is relied on.
@@ -34,6 +34,15 @@ impl Network {
         let changes = CHANGES.load(Acquire);
         changes::loopback_mtu(watch).map(|mtu| Network { changes, mtu }).ok_or(Reason::NotConnected)
     }
+}
+
+/// Of who asks for a socket: the other one, which is where the thread was that made it, is where that one is.
+///
+/// # Errors
+/// `OtherNamespace`: it is elsewhere, or nobody knows (before Linux 5.14).
+pub(super) fn is_where(fd: i32, other: i32) -> Result<(), Reason> {
+    let [own, other] = [fd, other].map(|fd| sock::network_namespace(fd).map_err(|_| Reason::OtherNamespace));
+    if own? == other? { Ok(()) } else { Err(Reason::OtherNamespace) }
 }
 
 /// Whether nothing has changed since there were so many changes.

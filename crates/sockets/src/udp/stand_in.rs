@@ -19,8 +19,6 @@ const TRIES: usize = 8;
 const IPV6_FREEBIND: i32 = 78;
 /// linux/in.h, since Linux 6.3: the ports of which the kernel chooses one, the lowest and, above that, the highest.
 const IP_LOCAL_PORT_RANGE: i32 = 51;
-/// asm-generic/socket.h.
-const SO_NETNS_COOKIE: i32 = 71;
 
 /// One of them.
 #[derive(Debug)]
@@ -147,7 +145,7 @@ impl Drop for StandIn {
 
 /// Its network namespace; `None` before Linux 5.14.
 fn place(fd: i32) -> Option<u64> {
-    sock::option_u64(fd, SOL_SOCKET, SO_NETNS_COOKIE).ok()
+    sock::network_namespace(fd).ok()
 }
 
 /// Whether it is a socket of UDP with that port, where `other` is one.

@@ -66,7 +66,8 @@ pub(super) fn usual(reason: Reason) -> Option<&'static str> {
              Who answers for it is shown by: ss -xlp | grep bypath"
         }
         OtherNamespace => {
-            "Run both programs in the same pid, user and mount namespaces; one that lives in another root directory (chroot) needs \
+            "Run both programs in the same pid, user and mount namespaces, and use a socket in the network namespace in which it was made (before Linux \
+             5.14 nobody can tell that); one that lives in another root directory (chroot) needs \
              /proc there to tell its own."
         }
         PeerRule => {
