@@ -46,7 +46,9 @@ pub struct Inbound {
     pub(super) spins: SpinHistory,
     pub(super) news: News,
     pub(super) reads: AtomicU32,
-    /// Octets of records that were read since the kernel was found to have something; 0: it was not, or was asked for it since.
+    /// What the kernel's queue would hold in the mailbox's place, in the memory that it counts for that (SO_RCVBUF).
+    pub(super) room: AtomicU64,
+    /// So much was read, counted like that, since the kernel was found to have something; 0: it was not, or was asked for it since.
     pub(super) overdue: AtomicU64,
     pub(super) sender_cpu: AtomicU32,
     /// The last thing that the socket did was to send: it waits for an answer.
@@ -95,6 +97,7 @@ impl Default for Inbound {
             spins: SpinHistory::new(),
             news: News::default(),
             reads: AtomicU32::new(0),
+            room: AtomicU64::new(0),
             overdue: AtomicU64::new(0),
             sender_cpu: AtomicU32::new(u32::MAX),
             sent_last: AtomicBool::new(false),

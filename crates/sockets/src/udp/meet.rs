@@ -184,6 +184,8 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     let (offers, is_inheritable) = (r.is_shared(), r.is_inheritable());
     fault::age_mailbox(kept.mailbox());
     kept.owner().store(cookie, Relaxed);
+    // A ring of less holds less.
+    r.inbound.room.store(room.min(queue::most_in(size)), Relaxed);
     if kept.ring().back(0, size).is_err() {
         return Err(given_up(Reason::NoMemory));
     }
@@ -366,6 +368,11 @@ fn welcome(
     }
     let at = free.ok_or(Reason::MailboxLimit)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
+    if let Some(map) = r.inbound.mailbox.get() {
+        // Another holder of the socket may have raised it.
+        let holds = (room as u64).min(queue::most_in(map.ring().size()));
+        r.inbound.room.fetch_max(holds, Relaxed);
+    }
     let mut message = [0; WORDS];
     let heads = u64::from(r.inbound.heads.load(Relaxed));
     let may_inherit = r.inbound.is_inheritable.load(Relaxed);

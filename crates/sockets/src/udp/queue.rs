@@ -1,5 +1,6 @@
 //! What the kernel's queue of a socket would hold where a mailbox stands in its place: how full it is.
 
+use super::receive::HEAD;
 use bypath_shm::dgram::{self, ALIGN, MARK, Octets, Place, Record, WORD, span};
 use bypath_shm::region::MailboxMap;
 use std::sync::atomic::Ordering::Acquire;
@@ -16,6 +17,11 @@ pub fn true_size(len: usize, is_v4: bool) -> u64 {
         7814..=16_005 => 16_640,
         more => more as u64 + 832,
     }
+}
+
+/// That of all datagrams that a ring of so many octets can hold, at most: of empty ones.
+pub fn most_in(size: u64) -> u64 {
+    size / span(HEAD, 0) * true_size(0, true)
 }
 
 /// Memory that the kernel would count for what is in the ring; `None`: that changes too fast to tell, or makes no sense.

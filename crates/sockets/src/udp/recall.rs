@@ -1,7 +1,7 @@
 //! The recall of a mailbox: before others come to have its socket, what nobody has read is sent again to the kernel's queue, where every
 //! holder finds it. Its reader does that alone, in the names of those who have sent it (`stand_in`), whether they run, are stopped, or dead.
 
-use super::receive::{HEAD, HEAD_LONG, from_head};
+use super::receive::{HEAD, HEAD_LONG, OVERDUE, from_head};
 use super::stand_in::StandIn;
 use super::told::Told;
 use super::{LONGEST, Name, Record, groups, meet, queue};
@@ -11,6 +11,7 @@ use crate::thread::Call;
 use crate::{fault, log, state};
 use bypath_shm::dgram::{ALIGN, Place};
 use bypath_shm::mailbox::{Peeked, Reader, Writer};
+use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_shm::ring::Ring;
 use bypath_sys::{clock, fd, poll, sock, sockdiag, thread};
@@ -116,6 +117,29 @@ impl Entrance {
     }
 }
 
+/// What is sent again, in the memory that the kernel counts for it. Its queue takes no more: to ask for more, and to send it, would only take time, as long as
+/// whoever writes into the ring likes, and keep out what others send there.
+#[derive(Clone, Copy)]
+struct Load {
+    sum: u64,
+    most: u64,
+}
+
+impl Load {
+    fn none(fd: i32) -> Load {
+        let most = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+        Load { sum: 0, most: most.max(0) as u64 }
+    }
+
+    /// That and a datagram to `to`; `None`: there is no room for it.
+    fn and(self, place: &Place, to: &Name) -> Option<Load> {
+        let own = queue::true_size(place.len(), to.is_v4());
+        // Where nothing is there is room for one.
+        let fits = self.sum == 0 || self.sum + own <= self.most;
+        fits.then_some(Load { sum: self.sum + own, ..self })
+    }
+}
+
 impl Drop for Entrance {
     fn drop(&mut self) {
         if let Some((_, netlink)) = self.shared {
@@ -143,46 +167,67 @@ impl Record {
         fault::point("writers-out");
         // What the kernel has may have been sent after what is in the ring: whoever reads that first has them in order.
         let is_ahead = is_last || poll::now(fd, libc::POLLIN) == 0;
-        if is_ahead {
-            self.send_all_again(fd, &reader, map, is_last);
-        }
+        let makes_sense = !is_ahead || self.send_all_again(fd, &reader, map, is_last);
         fault::point("recall-over");
+        if !makes_sense && !state::is_memory_of_another() {
+            self.keep(Reason::PeerMemoryInvalid);
+            return self.forget_mailbox();
+        }
         let left = map.mailbox().unread();
         if left > 0 && !state::is_memory_of_another() {
             log::line(LogLevel::Debug, format_args!("fd {fd}: {left} octets stay with this process"));
         }
     }
 
-    fn send_all_again(&self, fd: i32, reader: &Reader<'static, Ring>, map: &MailboxMap, is_last: bool) {
-        let Some(mut entrance) = Entrance::of(self, fd) else { return };
+    /// False: somebody writes more than there can be.
+    fn send_all_again(
+        &self,
+        fd: i32,
+        reader: &Reader<'static, Ring>,
+        map: &MailboxMap,
+        is_last: bool,
+    ) -> bool {
+        let Some(mut entrance) = Entrance::of(self, fd) else { return true };
         let mut stand_ins = StandIns { known: [const { None }; KEPT], next: 0, fd };
-        // What stays in the ring is read before what the kernel has: all of it goes, or nothing.
+        let mut load = Load::none(fd);
+        // What stays in the ring is read before what the kernel has: all of it goes, as far as the kernel would have had it, or nothing.
         let goes = |place: &Place| {
             self.parties(reader.ring(), place, &entrance.local).is_some_and(|(source, to)| {
+                let Some(more) = load.and(place, &to) else { return true };
+                load = more;
                 entrance.lets_in(&source, &to) && stand_ins.of(&source, self).is_some()
             })
         };
         if !is_last && !queue::all(map, goes) {
-            return;
+            return true;
         }
+        let (mut load, mut taken, most) = (Load::none(fd), 0, OVERDUE * self.inbound.room.load(Relaxed));
         for _ in 0..map.ring().size() / ALIGN {
             let Ok(Some(peeked)) = reader.peek() else { break };
             let Some((source, to)) = self.parties(reader.ring(), &peeked.place, &entrance.local) else {
                 break;
             };
-            let stand_in = if entrance.lets_in(&source, &to) { stand_ins.of(&source, self) } else { None };
-            if stand_in.is_none() && !is_last {
+            let more = load.and(&peeked.place, &to);
+            let goes = more.is_some() && entrance.lets_in(&source, &to);
+            let stand_in = if goes { stand_ins.of(&source, self) } else { None };
+            if more.is_some() && stand_in.is_none() && !is_last {
                 break;
             }
             if !reader.release(&peeked) {
                 continue;
             }
+            load = more.unwrap_or(load);
+            taken += queue::true_size(peeked.place.len(), true);
             fault::point("taken-out");
             if !stand_in.is_some_and(|one| send_again(reader, &peeked, one, (&source, &to))) {
                 Writer::new(map.mailbox(), map.ring(), 1).lose();
             }
             fault::point("sent-again");
+            if taken > most {
+                return false;
+            }
         }
+        true
     }
 
     /// Who has sent a datagram, and to which of the names of this socket, which now is `local`.
@@ -257,6 +302,7 @@ mod tests {
         r.fd.store(receiver.as_raw_fd(), Relaxed);
         let own = name(receiver.local_addr().unwrap());
         r.inbound.own.iter().zip(own.ip).for_each(|(to, word)| to.store(word, Relaxed));
+        r.inbound.room.store(8192, Relaxed);
         r.inbound.mailbox.set(Some(map));
         r
     }
@@ -282,6 +328,31 @@ mod tests {
         r.recall(true);
         assert_eq!(found(&receiver, r), (vec!["one".into(), "three".into()], 0));
         assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 1);
+    }
+
+    #[test]
+    fn what_the_kernel_would_not_hold_is_lost_and_nobody_is_asked_for_it() {
+        let ((receiver, _), (_near, near), (_everywhere, everywhere)) =
+            (at("127.0.0.1"), at("127.0.0.1"), at("0.0.0.0"));
+        // As little as there is: room for two small ones.
+        let none = 0i32.to_ne_bytes();
+        sock::set_option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &none).unwrap();
+        assert_eq!(sock::option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF), Ok(2304));
+        let everywhere = Name { ip: near.ip, ..everywhere };
+        let r = said_to(&receiver, &[(near, "one"), (near, "two"), (everywhere, "three"), (near, "four")]);
+        r.recall(false);
+        assert_eq!(found(&receiver, r), (vec!["one".into(), "two".into()], 0));
+        assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 2);
+    }
+
+    #[test]
+    fn who_leaves_more_than_there_can_be_ends_the_mailbox() {
+        let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
+        let r = said_to(&receiver, &[(sender, ""); 8192 / 32]);
+        r.recall(false);
+        let (found, most) = (std::iter::from_fn(|| receiver.recv(&mut [0]).ok()).count(), OVERDUE * 8192);
+        assert_eq!(found as u64, most / 832 + 1, "it stops behind these");
+        assert_eq!((r.stays(), r.has_mailbox()), (Some(Reason::PeerMemoryInvalid), false));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::address::Name;
 use super::inbound::End;
 use super::news::Known;
 use super::told::{self, Told};
-use super::{Record, meet, shown, wait};
+use super::{Record, meet, queue, shown, wait};
 use crate::raised::{self, Counter, Raised};
 use crate::thread::Call;
 use crate::wait::{may_spin, spin};
@@ -38,9 +38,10 @@ const TRIES: u32 = 64;
 const WAITED: u32 = 64;
 /// ... and until somebody lies.
 const ROUNDS: u32 = 1000;
-/// Rings that are read at most while the kernel has something: one was full when the gate was closed for it, and who was just writing is
-/// behind that. Whoever writes on lies.
-const OVERDUE: u64 = 2;
+/// What is read at most while the kernel has something: so many times what its queue would hold, in the memory that it counts for that. The ring was full when
+/// the gate was closed for it, and holds more than the queue, but less than three times as much, where ever longer datagrams come after ever shorter ones; who was
+/// just writing is behind that. Whoever writes on lies.
+pub(super) const OVERDUE: u64 = 4;
 
 /// A datagram that came through the mailbox.
 #[derive(Clone, Copy, Debug)]
@@ -330,7 +331,7 @@ impl Record {
                 }
                 call.thread.count(|b| &b.ring_rx, place.len() as u64);
                 self.inbound.news.goes_on(call);
-                if !self.look_at_kernel(fd, reader, place.span()) {
+                if !self.look_at_kernel(fd, reader, place.len()) {
                     // What was taken was taken.
                     self.keep(Reason::PeerMemoryInvalid);
                     self.forget_mailbox();
@@ -347,11 +348,11 @@ impl Record {
         Err(Not::Empty)
     }
 
-    /// A record of `span` octets was taken. Now and then the kernel is asked, whoever opens and closes the gate: if it has something, what is
+    /// A datagram of `len` octets was taken. Now and then the kernel is asked, whoever opens and closes the gate: if it has something, what is
     /// in the ring comes first, and nothing more gets there until the kernel's was read.
     /// False: writers do not stop.
     #[inline]
-    fn look_at_kernel(&self, fd: i32, reader: &End, span: u64) -> bool {
+    fn look_at_kernel(&self, fd: i32, reader: &End, len: usize) -> bool {
         let (reads, overdue) = (&self.inbound.reads, &self.inbound.overdue);
         let now = reads.load(Relaxed).wrapping_add(1);
         reads.store(now, Relaxed);
@@ -359,14 +360,14 @@ impl Record {
         if seen == 0 {
             if now.is_multiple_of(KERNEL_EVERY) && self.inbound.news.ask_now_and_then(clock::ticks(), fd) {
                 // First: who opens it again after the close has read what the kernel has.
-                overdue.store(span, Relaxed);
+                overdue.store(queue::true_size(len, true), Relaxed);
                 reader.close();
             }
             return true;
         }
         // Not where another thread has just asked the kernel.
-        let _ = overdue.compare_exchange(seen, seen + span, Relaxed, Relaxed);
-        if seen > OVERDUE * reader.ring().size() {
+        let _ = overdue.compare_exchange(seen, seen + queue::true_size(len, true), Relaxed, Relaxed);
+        if seen > OVERDUE * self.inbound.room.load(Relaxed) {
             overdue.store(0, Relaxed);
             return !self.inbound.news.ask(fd);
         }
