@@ -81,7 +81,7 @@ fn datagram_out(fd: c_int, iov: &[IoVec], flags: c_int, real: impl FnOnce() -> i
     if !hook::moves_datagrams() {
         return None;
     }
-    if let Some(r) = udp::of(fd) {
+    if let Some(r) = udp::to_send(fd) {
         return Some(udp::send(fd, r, iov, Beside::default(), flags, real));
     }
     if datagrams::concerns(fd) { datagrams::send(fd, iov, Beside::default(), flags) } else { None }

@@ -73,7 +73,7 @@ hook! {
     raw Some(libc::SYS_sendto);
     only hook::is_followed(fd); {
         if hook::moves_datagrams()
-            && let Some(r) = udp::of(fd)
+            && let Some(r) = udp::to_send(fd)
         {
             let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
             return udp::send(fd, r, &iov, Beside::address(address, address_len), flags, || {
@@ -130,7 +130,7 @@ hook! {
             all.iter().for_each(|m| announce_passed(&m.msg_hdr));
             return real(fd, messages, count, flags);
         }
-        if let Some(r) = udp::of(fd) {
+        if let Some(r) = udp::to_send(fd) {
             return udp::send_messages(fd, r, all, flags, || real(fd, messages, count, flags));
         }
         let special = flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0;
@@ -279,7 +279,7 @@ fn send_message(
         return real();
     };
     if hook::moves_datagrams() {
-        if let Some(r) = udp::of(fd) {
+        if let Some(r) = udp::to_send(fd) {
             return udp::send(fd, r, iov, Beside::of(&m), flags, real);
         }
         if datagrams::concerns(fd)

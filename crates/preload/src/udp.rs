@@ -21,6 +21,20 @@ pub(crate) fn of(fd: c_int) -> Option<&'static Record> {
     udp::of(fd).filter(|_| !borrowed_memory())
 }
 
+/// As [`of`], for a call that sends: of a child in borrowed memory, too, whose datagrams are the kernel's.
+#[inline]
+pub(crate) fn to_send(fd: c_int) -> Option<&'static Record> {
+    udp::of(fd)
+}
+
+/// What a child in borrowed memory sends.
+#[cold]
+fn send_as_child<T>(r: &Record, real: impl FnOnce() -> T) -> T {
+    let sent = real();
+    r.child_has_sent();
+    sent
+}
+
 /// Any call that sends a datagram; `real` is the program's own.
 #[inline]
 pub(crate) fn send(
@@ -31,6 +45,9 @@ pub(crate) fn send(
     flags: c_int,
     real: impl FnOnce() -> isize,
 ) -> isize {
+    if borrowed_memory() {
+        return send_as_child(r, real);
+    }
     let to = if beside.name == 0 {
         r.destination(None)
     } else {
@@ -253,6 +270,9 @@ pub(crate) fn send_messages(
     flags: c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    if borrowed_memory() {
+        return send_as_child(r, real);
+    }
     if udp::is_plain(r) {
         let done = real();
         kept(|| {

@@ -137,6 +137,20 @@ static void do_vfork_exec(struct args *a, struct out *o)
     say(o, "status %d", WEXITSTATUS(status));
 }
 
+/* vfork_write FD N SEED: a vfork child writes to FD, and ends. */
+static void do_vfork_write(struct args *a, struct out *o)
+{
+    unsigned char octets[64];
+    size_t len = (size_t)num(a, 2);
+    int fd = (int)num(a, 1), status = 0;
+    fill(octets, len > sizeof octets ? sizeof octets : len, (unsigned)num(a, 3), 0);
+    pid_t pid = vfork();
+    if (pid == 0)
+        _exit(write(fd, octets, len) != (ssize_t)len);
+    waitpid(pid, &status, 0);
+    say(o, "status %d", WEXITSTATUS(status));
+}
+
 /* vfork_over FD: a vfork child executes a program that finds something else at FD */
 static void do_vfork_over(struct args *a, struct out *o)
 {
@@ -359,7 +373,7 @@ static void do_preloaded(struct args *a, struct out *o)
 
 const struct command process_commands[] = {
     {"fork", do_fork},       {"exec", do_exec},           {"spawn", do_spawn},
-    {"vfork_exec", do_vfork_exec}, {"vfork_over", do_vfork_over}, {"system", do_system}, {"popen", do_popen},
+    {"vfork_exec", do_vfork_exec}, {"vfork_write", do_vfork_write}, {"vfork_over", do_vfork_over}, {"system", do_system}, {"popen", do_popen},
     {"strike", do_strike},   {"wait", do_wait},       {"scm_send", do_scm_send},   {"scm_recv", do_scm_recv},
     {"sigaction", do_sigaction}, {"signals", do_signals}, {"wait_signal", do_wait_signal},
     {"kill", do_kill},       {"setitimer", do_setitimer}, {"_exit", do_exit_now},

@@ -63,6 +63,24 @@ scripts! {
         c number 3 @s:3 1 3000 14,64,1400 15 ttl
         s join all 15000
     ";
+    behind_what_a_child_in_the_same_memory_sends, "order over the switch", Ring: "
+        dgrams 127.0.0.1
+        c connect 3 @s:3
+        pings
+        s recv 3 100 dontwait
+        c vfork_write 3 10 1
+        c write 3 11 2
+        s receive 3 100
+        s receive 3 100
+        s recv 3 100 dontwait
+        c write 3 12 3
+        c vfork_write 3 13 4
+        c write 3 14 5
+        s receive 3 100
+        s receive 3 100
+        s receive 3 100
+        s recv 3 100 dontwait
+    ";
     from_the_first_datagram_on, "order over the switch", Either: "
         dgrams 127.0.0.1
         s go all collect 3 1 2000 8 mixed

@@ -78,6 +78,8 @@ pub(super) struct Route {
     pub(super) holder: AtomicU32,
     pub(super) pauses_left_out: AtomicU32,
     pub(super) pauses_in_vain: AtomicU32,
+    /// Of [`Outbound::by_children`], those that it is known to come behind.
+    pub(super) by_children: AtomicU32,
 }
 
 /// Where a socket sends.
@@ -86,6 +88,8 @@ pub struct Outbound {
     pub(super) routes: [Route; ROUTES],
     /// Routes that are up.
     pub(super) up: AtomicU32,
+    /// Sends of children in this process's memory (vfork), wrapping: all by the kernel.
+    pub(super) by_children: AtomicU32,
     /// Its place among those that have some.
     pub(super) place: Place,
     /// What it has lent (`stand_in`), plus one.

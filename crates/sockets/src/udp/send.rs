@@ -152,6 +152,13 @@ impl Socket {
             return None;
         }
         let (writer, map) = route.writer(call.thread.tid.load(Relaxed))?;
+        // Acquire pairs with `child_has_sent`.
+        let by_children = self.outbound.by_children.load(Acquire);
+        if by_children != route.by_children.load(Relaxed) {
+            writer.sent_by_kernel(&route.left);
+            // Other threads do the same until then.
+            route.by_children.store(by_children, Release);
+        }
         let mut head = [0; HEAD_LONG];
         for (to, from) in head[..HEAD].chunks_exact_mut(8).zip(&route.source) {
             to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
@@ -441,6 +448,12 @@ impl Socket {
         if !state::is_sealed() {
             self.sent(fd, self.destination(raw), isize::try_from(len).unwrap_or(0));
         }
+    }
+
+    /// A child in this process's memory (vfork) has sent, or tried to, by the kernel. It cannot tell whether a mailbox is still mapped: who sends next
+    /// goes behind that.
+    pub fn child_has_sent(&self) {
+        self.outbound.by_children.fetch_add(1, AcqRel);
     }
 
     /// A send of the kernel's is over.
