@@ -181,25 +181,43 @@ impl Mapping {
     /// # Errors
     /// As mmap(2).
     pub fn shared(fd: i32, offset: u64, len: usize) -> Result<Mapping> {
+        let map = Self::closed(fd, offset, len)?;
+        map.open().inspect_err(|_| {
+            // SAFETY: nobody has seen it.
+            unsafe { map.unmap() };
+        })?;
+        Ok(map)
+    }
+
+    /// As [`shared`](Mapping::shared), but nobody may touch it before it, or a part of it, is [opened](Mapping::open): so nothing fills it, also where
+    /// the process locks all that it has mapped.
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub fn closed(fd: i32, offset: u64, len: usize) -> Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // The kernel fills a locked mapping at once, unless nobody may access it.
         let args = [0, len, libc::PROT_NONE as usize, flags as usize, fd as usize, offset as usize];
         // SAFETY: a fresh mapping chosen by the kernel touches nothing that exists.
         let addr = check(unsafe { syscall(libc::SYS_mmap, args) })?;
         let map = Mapping { addr, len };
-        if let Err(e) = map.open() {
-            // SAFETY: nobody has seen it.
-            unsafe { map.unmap() };
-            return Err(e);
-        }
+        map.settle();
         Ok(map)
     }
 
-    /// From now on it may be read and written. Only for a mapping that holds nothing yet.
-    fn open(&self) -> Result<()> {
+    /// What is advised of a mapping that holds nothing yet, and that nobody may access.
+    fn settle(&self) {
         self.unlock();
+        self.keep_out_of_cores();
+    }
+
+    /// From now on it may be read and written.
+    ///
+    /// # Errors
+    /// As mprotect(2).
+    pub fn open(&self) -> Result<()> {
         let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-        // SAFETY: the mapping was made just now.
+        // SAFETY: more may be done with it than before.
         check(unsafe { syscall(libc::SYS_mprotect, [self.addr, self.len, access, 0, 0, 0]) }).map(|_| ())
     }
 
@@ -209,6 +227,17 @@ impl Mapping {
     /// # Errors
     /// As mmap(2); the zeroes stay then. ENOMEM: where there are none.
     pub fn refill(&self, fd: i32) -> Result<()> {
+        self.refill_closed(fd)?;
+        self.open().inspect_err(|_| {
+            let _ = self.let_go();
+        })
+    }
+
+    /// As [`refill`](Mapping::refill), but nobody may touch it before it, or a part of it, is [opened](Mapping::open).
+    ///
+    /// # Errors
+    /// As [`refill`](Mapping::refill).
+    pub fn refill_closed(&self, fd: i32) -> Result<()> {
         if HAS_HOLES.load(Relaxed) {
             return Err(Errno::NOMEM);
         }
@@ -216,9 +245,8 @@ impl Mapping {
         let args = [self.addr, self.len, libc::PROT_NONE as usize, flags as usize, fd as usize, 0];
         // SAFETY: the range is this mapping's, and what replaces it is as long.
         check(unsafe { syscall(libc::SYS_mmap, args) })?;
-        self.open().inspect_err(|_| {
-            let _ = self.let_go();
-        })
+        self.settle();
+        Ok(())
     }
 
     /// Maps zeroes in its place, shared with processes that are forked from now on; who has the old memory keeps what is there. Addresses into it mean the
@@ -231,7 +259,16 @@ impl Mapping {
         let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let args = [self.addr, self.len, rights as usize, kind as usize, usize::MAX, 0];
         // SAFETY: the range is this mapping's, and what replaces it is as long.
-        check(unsafe { syscall(libc::SYS_mmap, args) }).map(|_| ())
+        check(unsafe { syscall(libc::SYS_mmap, args) })?;
+        self.keep_out_of_cores();
+        Ok(())
+    }
+
+    /// What is shared with others is no part of a core dump: that would have the kernel fill every page of it, and tell what is said on
+    /// other connections, too. A kernel that does not know the advice dumps it.
+    fn keep_out_of_cores(&self) {
+        // SAFETY: changes no contents.
+        unsafe { syscall(libc::SYS_madvise, [self.addr, self.len, libc::MADV_DONTDUMP as usize, 0, 0, 0]) };
     }
 
     /// Unlocks it if it is locked, and gives back what fills it. Only for a mapping that holds nothing yet.
@@ -254,7 +291,7 @@ impl Mapping {
     /// # Errors
     /// As mmap(2).
     pub fn shared_anonymous(len: usize) -> Result<Mapping> {
-        Self::anonymous(len, libc::MAP_SHARED)
+        Self::anonymous(len, libc::MAP_SHARED).inspect(Mapping::keep_out_of_cores)
     }
 
     fn anonymous(len: usize, kind: i32) -> Result<Mapping> {
@@ -329,6 +366,7 @@ impl Mapping {
     /// first, and has to have room in RLIMIT_MEMLOCK.
     fn put_zeroes(&self) -> Result<()> {
         let mut zeroes = Mapping::untouchable(0, PAGE, 0)?;
+        zeroes.settle();
         let moved = zeroes.open().and_then(|()| {
             let how = libc::MREMAP_MAYMOVE as usize;
             let args = [zeroes.addr, PAGE, self.len, how, 0, 0];
@@ -561,6 +599,36 @@ mod tests {
         assert!(!is_mapped());
         // Those addresses may be something else's by now.
         assert_eq!(map.refill(fd), Err(Errno::NOMEM));
+    }
+
+    /// What the kernel says of the mapping that begins at this address: `dd` is one that it does not dump.
+    fn flags(map: &Mapping) -> String {
+        let all = std::fs::read_to_string("/proc/self/smaps").expect("/proc is there");
+        let within = |line: &str| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            let [from, to] = [from, to].map(|end| usize::from_str_radix(end, 16).ok());
+            Some((from?..to?).contains(&map.addr))
+        };
+        let mut rest = all.lines().skip_while(|line| within(line) != Some(true));
+        rest.find_map(|line| line.strip_prefix("VmFlags:")).expect("flags").to_owned()
+    }
+
+    #[test]
+    fn what_is_shared_is_in_no_core_dump() {
+        const LEN: usize = 1 << 20;
+        let is_dumped = |map: &Mapping| !flags(map).contains(" dd");
+        let fd = memfd(c"test", LEN, 3).expect("memfd");
+        let map = Mapping::shared(fd, 0, LEN).expect("mapped");
+        assert!(!is_dumped(&map));
+        map.let_go().expect("let go");
+        assert!(!is_dumped(&map));
+        map.refill(fd).expect("mapped again");
+        assert!(!is_dumped(&map));
+        map.renew().expect("renewed");
+        assert!(!is_dumped(&map));
+        assert!(!is_dumped(&Mapping::shared_anonymous(LEN).expect("mapped")));
+        // What is the process's own is.
+        assert!(is_dumped(&Mapping::private(LEN).expect("mapped")));
     }
 
     /// In a process of its own: the lock is one of the whole process.
