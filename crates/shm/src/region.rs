@@ -217,21 +217,47 @@ impl Arena {
     /// # Errors
     /// EINVAL for a geometry that is not acceptable or not that of the memfd, EPERM for missing seals.
     pub fn map(fd: i32, geometry: Geometry) -> Result<Arena> {
+        let arena = Self::map_closed(fd, geometry)?;
+        arena.open(0, geometry.slots).inspect_err(|_| {
+            // SAFETY: nobody has seen it.
+            unsafe { arena.map.unmap() };
+        })?;
+        Ok(arena)
+    }
+
+    /// Maps an arena received from a peer. Its slots may be touched once they are [opened](Arena::open).
+    ///
+    /// # Errors
+    /// As [`Arena::map`].
+    pub fn map_closed(fd: i32, geometry: Geometry) -> Result<Arena> {
         if !geometry.is_valid() {
             return Err(Errno::INVAL);
         }
         is_as_long(fd, geometry.size())?;
-        Ok(Arena { map: Mapping::shared(fd, 0, geometry.size())?, geometry })
+        Ok(Arena { map: Mapping::closed(fd, 0, geometry.size())?, geometry })
+    }
+
+    /// The slots from one on, up to another one, may be touched from now on.
+    ///
+    /// # Errors
+    /// EINVAL beyond the last slot; as mprotect(2).
+    pub fn open(&self, from: u32, to: u32) -> Result<()> {
+        if from > to || to > self.geometry.slots {
+            return Err(Errno::INVAL);
+        }
+        // With the arena's own page, which nobody has a use for, so that it is one mapping more and not two.
+        let first = if from == 0 { 0 } else { self.geometry.slot(from) };
+        self.map.part(first, self.geometry.slot(to) - first).open()
     }
 
     /// Puts other memory in the place of what was given back ([`Arena::release_all`]): pages, rings and addresses of before mean
-    /// the new one.
+    /// the new one, once its slots are [opened](Arena::open).
     ///
     /// # Errors
     /// As [`Arena::map`].
     pub fn refill(&self, fd: i32) -> Result<()> {
         is_as_long(fd, self.geometry.size())?;
-        self.map.refill(fd)
+        self.map.refill_closed(fd)
     }
 
     /// Control page of a slot.
@@ -258,6 +284,7 @@ impl Arena {
 
     /// Gives every page back to the kernel, and the mapping: the peer is gone and no connection uses the arena.
     pub fn release_all(&self) {
+        // Opened slots come first, and behind them it may fail: nothing was written there.
         self.map.release(0, self.map.len());
         let _ = self.map.let_go();
     }

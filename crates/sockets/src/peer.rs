@@ -75,6 +75,8 @@ pub struct Peer {
     theirs: [ArenaRecord; ARENAS],
     /// Connections of this pair that are mapped now.
     pub connections: AtomicU32,
+    /// Slots that it has given us, as often as it did.
+    given: AtomicU32,
     /// The process (its token) whose pair it is: forked children inherit mappings, and cannot receive bells.
     owner: AtomicU64,
 }
@@ -100,6 +102,7 @@ impl Default for Peer {
             ours: std::array::from_fn(|_| ArenaRecord::default()),
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
             connections: AtomicU32::new(0),
+            given: AtomicU32::new(0),
             owner: AtomicU64::new(0),
         }
     }
@@ -508,6 +511,7 @@ pub fn add_service(
     peer.is_self.store(token == own.name.load(Relaxed), Relaxed);
     peer.left.store(false, Relaxed);
     peer.connections.store(0, Relaxed);
+    peer.given.store(0, Relaxed);
     peer.shared.store(false, Relaxed);
     UNSHARED.store(true, Relaxed);
     peer.alive.store(true, Release);
@@ -570,7 +574,11 @@ impl Peer {
                 let geometry = Geometry { slots, ring };
                 self.may_have_more()?;
                 let arena_fd = Arena::memory(geometry, state::floor())?;
-                record.fill(arena_fd, geometry).inspect_err(|_| fd::close(arena_fd))?;
+                let filled = record.fill(arena_fd, geometry).and_then(|()| record.open(slots));
+                filled.inspect_err(|_| {
+                    record.empty(false);
+                    fd::close(arena_fd);
+                })?;
                 record.fd.store(arena_fd + 1, Release);
                 return self.take(record, i, 0).ok_or(bypath_sys::Errno::NOSPC);
             };
@@ -604,6 +612,21 @@ impl Peer {
         })
     }
 
+    /// Whether a peer that hands out the first slot that is free, as [`allocate`](Peer::allocate) does, can have come to this one, while so
+    /// many other calls of ours to it are under way: each slot before it was given us once, or was lost on the way. What lies there serves
+    /// nobody and costs a liar nothing, but this process all of its memory once it locks what it has mapped (mlockall(2)).
+    pub fn may_give(&self, arena: u32, slot: u32, calls: impl FnOnce() -> u32) -> bool {
+        /// Answers that were lost are not counted: there may be some, and where they become many as many as came.
+        const LOST: u64 = 16;
+        let opened = self.theirs.iter().zip(0..).map(|(record, i)| {
+            let opened = u64::from(record.opened.load(Relaxed));
+            if i == arena { opened.max(u64::from(slot) + 1) } else { opened }
+        });
+        let opened: u64 = opened.sum();
+        let given = u64::from(self.given.load(Relaxed)) + 1;
+        opened <= 2 * given + LOST || opened <= 2 * (given + u64::from(calls())) + LOST
+    }
+
     /// Takes a slot that the peer handed out; `arena_fd` (>= 0) is an arena that we do not know yet.
     /// Called under [`state::LIFE`].
     ///
@@ -628,11 +651,13 @@ impl Peer {
         if record.arena.get().ok_or(Errno::INVAL)?.geometry != geometry {
             return Err(Errno::INVAL);
         }
+        record.open(slot + 1)?;
         let (conn, place) = self.conn_at(record, slot, 0).ok_or(Errno::INVAL)?;
         if place.busy.swap(true, AcqRel) {
             return Err(Errno::INVAL);
         }
         self.connections.fetch_add(1, AcqRel);
+        let _ = self.given.fetch_update(Relaxed, Relaxed, |given| given.checked_add(1));
         Ok(conn)
     }
 }

@@ -577,7 +577,6 @@ fn answered(
         if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
         }
-        let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
         let pair = || peer::by_pair(m[2], 0).filter(|p| p.is_behind(dialled));
         let known = pair().or_else(|| {
             // The answer that founded the pair came earlier, on the socket of another connection.
@@ -591,10 +590,9 @@ fn answered(
             None if m[10] == 0 => return Err(Reason::PeerPlain),
             None => (peer::add(m[2], m[3], 0, dialled, r.fds[0])?, true),
         };
-        let conn = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1]);
-        let conn = match conn {
-            Ok(c) => c,
-            Err(_) => {
+        let conn = match given(peer, &m, dialled, r) {
+            Some(c) => c,
+            None => {
                 if fresh {
                     peer.disown();
                 }
@@ -618,13 +616,31 @@ fn answered(
 #[cold]
 fn hand_back(dialled: i32, bytes: &[u8], r: &unix::Received) {
     let Some(m) = from_bytes(bytes).filter(|m| m[0] == WELCOME && r.fd_count >= 2) else { return };
-    let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
     // As where one comes of it: who names another's pair has no memory there.
     if let Some(peer) = peer::by_pair(m[2], 0).filter(|peer| peer.is_behind(dialled))
-        && let Ok(conn) = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1])
+        && let Some(conn) = given(peer, &m, dialled, r)
     {
         conn.release();
     }
+}
+
+/// The slot that an answer, which came on `dialled`, hands out; `None`: a correct peer does not say that.
+fn given(peer: &'static Peer, m: &[u64; WORDS], dialled: i32, r: &unix::Received) -> Option<&'static Conn> {
+    let [arena, slot] = [(m[4] >> 32) as u32, m[4] as u32];
+    let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
+    // For each it may have handed out a slot already.
+    let calls = || {
+        let mut calls = 0;
+        table::each_sock(|s| {
+            let other = s.dialled.load(Relaxed);
+            calls += u32::from(other >= 0 && other != dialled && peer.is_behind(other));
+        });
+        calls
+    };
+    if !peer.may_give(arena, slot, calls) {
+        return None;
+    }
+    peer.accept_slot(arena, slot, geometry, r.fds[1]).ok()
 }
 
 /// Takes the answer that founded `pair`, if it waits on another connection's socket. Other pairs are founded there, too.

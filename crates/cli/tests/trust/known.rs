@@ -219,6 +219,45 @@ fn memory_that_is_longer_than_it_must_be_is_not_mapped() {
     keeps_nothing(&server);
 }
 
+/// Memory that a liar has not touched costs it nothing, and its victim all of it, once that locks what it has mapped (mlockall), or dumps it.
+#[test]
+fn of_an_arena_only_slots_that_can_have_been_given_are_opened() {
+    let (server, port) = alone();
+    let geometry = Geometry { slots: 4096, ring: 4096 };
+    let call = || {
+        let line = Line::to(port);
+        let (channel, theirs) = peer::called(&line).expect("the victim calls");
+        (line, channel, theirs)
+    };
+    // Each call that is under way may have been given a slot, whichever is answered first.
+    for (calls, last) in [(1, 17), (5, 25)] {
+        let mut others: Vec<_> = (1..calls).map(|_| call()).collect();
+        for (slot, is_taken) in [(last + 1, false), (4095, false), (last, true), (0, true)] {
+            let (line, channel, theirs) = call();
+            let offer = peer::Offer::new(geometry, &mut crate::dice::Dice(line.cookie)).slot(slot);
+            assert!(peer::send(&channel, &offer.said, &[&offer.inbox, &offer.file]));
+            if !is_taken {
+                hangs_up(&line, &channel);
+                keeps_nothing(&server);
+                continue;
+            }
+            let m = offer.taken(channel, &theirs).expect("mapped");
+            ring_from_victim(&line, &m);
+            let opened = |slot| geometry.slot(slot + 1);
+            assert!(server.can_touch("bypath-arena").contains(&opened(slot)), "slot {slot}");
+            others.push((line, m.channel, theirs));
+        }
+        assert_eq!(server.can_touch("bypath-arena").len(), 2);
+        assert_eq!(server.dumps("memfd:bypath-"), 0);
+        drop(others);
+        until("arenas of who is gone are mapped", || {
+            // Who comes next has the victim look.
+            drop(call());
+            server.maps("bypath-arena") == 0
+        });
+    }
+}
+
 /// A server that talks to nobody else, and its port.
 fn alone() -> (Process, u16) {
     let mut server = Process::start(&["threads"]);

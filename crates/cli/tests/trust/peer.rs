@@ -319,6 +319,7 @@ pub fn lingering() -> (OwnedFd, impl Sized) {
 /// What one who is called hands out: memory that is ours.
 pub struct Offer {
     geometry: Geometry,
+    slot: u32,
     arena: Arena,
     pub file: OwnedFd,
     ours: OwnInbox,
@@ -333,14 +334,22 @@ impl Offer {
         let (ours, inbox) = OwnInbox::new().expect("an inbox");
         arena.control(0).expect("a slot").direction.iter().for_each(Direction::reset);
         let said = octets(&welcome(names.next(), names.next(), geometry));
-        Offer { geometry, arena, file: own(file), ours, inbox, said }
+        Offer { geometry, slot: 0, arena, file: own(file), ours, inbox, said }
+    }
+
+    /// Another slot of it than the first one.
+    pub fn slot(mut self, slot: u32) -> Offer {
+        self.slot = slot;
+        self.said[32..40].copy_from_slice(&u64::from(slot).to_ne_bytes());
+        self.arena.control(slot).expect("a slot").direction.iter().for_each(Direction::reset);
+        self
     }
 
     /// What is mapped if the victim takes it; `theirs` is its inbox.
     pub fn taken(self, channel: OwnedFd, theirs: &OwnedFd) -> Option<Mapped> {
-        let Offer { geometry, arena, ours, .. } = self;
+        let Offer { geometry, slot, arena, ours, .. } = self;
         debug_assert!(geometry.is_valid());
-        let (control, ring) = (arena.control(0).ok()?, arena.ring(0, 1).ok()?);
+        let (control, ring) = (arena.control(slot).ok()?, arena.ring(slot, 1).ok()?);
         let inbox = OwnInbox::map(theirs.as_raw_fd()).ok()?;
         Some(Mapped { channel, inbox, control, role: 1, ring, arena, _ours: ours })
     }

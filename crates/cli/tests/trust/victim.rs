@@ -137,6 +137,37 @@ impl Process {
         all.lines().filter(|line| line.contains(name)).count()
     }
 
+    /// How long those of its mappings of something of this name are that it can read and write.
+    pub fn can_touch(&self, name: &str) -> Vec<usize> {
+        let all = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("its mappings");
+        let length = |line: &str| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            Some(usize::from_str_radix(to, 16).ok()? - usize::from_str_radix(from, 16).ok()?)
+        };
+        let those = all.lines().filter(|line| line.contains(name) && line.contains(" rw"));
+        those.map(|line| length(line).expect("a range")).collect()
+    }
+
+    /// How many of its mappings of something of this name are part of a core dump.
+    pub fn dumps(&self, name: &str) -> usize {
+        let all = std::fs::read_to_string(format!("/proc/{}/smaps", self.child.id())).expect("its mappings");
+        let mut is_it = false;
+        let mut seen = [0; 2];
+        for line in all.lines() {
+            match line.strip_prefix("VmFlags:") {
+                Some(flags) if is_it => seen[usize::from(flags.split_whitespace().any(|f| f == "dd"))] += 1,
+                Some(_) => {}
+                // A range; all other lines begin with a word that ends in a colon.
+                None if !line.split_whitespace().next().is_some_and(|w| w.ends_with(':')) => {
+                    is_it = line.contains(name);
+                }
+                None => {}
+            }
+        }
+        assert!(seen != [0; 2], "nothing of this name is mapped");
+        seen[0]
+    }
+
     /// Where its threads are.
     pub fn describe(&self) -> String {
         let id = self.child.id();

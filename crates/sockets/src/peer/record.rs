@@ -18,6 +18,8 @@ static ADDRESSES: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Default)]
 pub(super) struct ArenaRecord {
     pub(super) arena: StaticCell<Arena>,
+    /// Slots, from the first one on, that may be touched.
+    pub(super) opened: AtomicU32,
     /// Of one that was filled: which file that is.
     file: [AtomicU64; 2],
     /// Descriptor of an arena of ours plus one (kept: an answer that carried it may be lost), 0 = none.
@@ -30,7 +32,7 @@ pub(super) struct ArenaRecord {
 }
 
 impl ArenaRecord {
-    /// Maps the memory `fd`.
+    /// Maps the memory `fd`, which nobody may touch before it is [opened](ArenaRecord::open).
     ///
     /// # Errors
     /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`], or half of what the process may have.
@@ -38,6 +40,7 @@ impl ArenaRecord {
         let file = fd::identity(fd)?;
         self.file[0].store(file.0, Relaxed);
         self.file[1].store(file.1, Relaxed);
+        self.opened.store(0, Relaxed);
         if let Some(spare) = self.spare.get().filter(|spare| spare.geometry == geometry) {
             spare.refill(fd)?;
             self.arena.set(Some(spare));
@@ -49,12 +52,26 @@ impl ArenaRecord {
         if slots > MOST_SLOTS || addresses > fd::most_memory() / 2 {
             return Err(Errno::NOMEM);
         }
-        let mapped = Arena::map(fd, geometry)?;
+        let mapped = Arena::map_closed(fd, geometry)?;
         SLOTS_MAPPED.store(slots, Relaxed);
         ADDRESSES.store(addresses, Relaxed);
         let conns = region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
         self.conns.set(Some(region::leak(ConnSlots(conns))?));
         self.arena.set(Some(region::leak(mapped)?));
+        Ok(())
+    }
+
+    /// So many slots may be touched from now on, if they were not before. Of what is behind them nothing takes memory, whatever the program does with all that
+    /// it has mapped. Called under [`crate::state::LIFE`].
+    ///
+    /// # Errors
+    /// EINVAL without an arena, or beyond its last slot; as mprotect(2).
+    pub(super) fn open(&self, slots: u32) -> Result<()> {
+        let from = self.opened.load(Relaxed);
+        if slots > from {
+            self.arena.get().ok_or(Errno::INVAL)?.open(from, slots)?;
+            self.opened.store(slots, Relaxed);
+        }
         Ok(())
     }
 
@@ -76,6 +93,7 @@ impl ArenaRecord {
             self.spare.set(Some(arena));
         }
         self.arena.set(None);
+        self.opened.store(0, Relaxed);
         let kept = self.fd.swap(0, AcqRel);
         if kept > 0 {
             fd::close(kept - 1);

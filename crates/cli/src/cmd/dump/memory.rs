@@ -55,7 +55,7 @@ pub fn arenas(process: Process, most: Option<Duration>) -> io::Result<Vec<Arena>
     mapped(process, "bypath-arena", most)
 }
 
-/// The memfds of this name that a process maps from their beginning on. Anything may be called so: of a file of somebody's own
+/// The memfds of this name that a process maps from their beginning on, be it in parts, of which some cannot be touched. Anything may be called so: of a file of somebody's own
 /// (FUSE) each look would have to wait for him, so only what is in the kernel's own file system counts.
 fn mapped(process: Process, name: &'static str, most: Option<Duration>) -> io::Result<Vec<Arena>> {
     let (Process { pid, user }, device) = (process, mem::anonymous_device()?);
@@ -78,25 +78,35 @@ fn named_in(
     is_late: impl Fn() -> bool,
 ) -> io::Result<Vec<Arena>> {
     let (device, name) = (format!("{major:02x}:{minor:02x}"), format!("/memfd:{name}"));
-    let (mut found, mut line) = (Vec::new(), Vec::new());
+    let (mut found, mut line) = (Vec::<Arena>::new(), Vec::new());
     // A line at a time: there may be as many as the kernel allows, each as long as a path can be.
     while !is_late() && maps.read_until(b'\n', &mut line)? > 0 {
-        found.extend(str::from_utf8(&line).ok().and_then(|line| named(line, &name, &device)));
+        let part = str::from_utf8(&line).ok().and_then(|line| named(line, &name, &device));
+        match (part, found.last_mut()) {
+            (Some((0, arena)), _) => found.push(arena),
+            (Some((offset, more)), Some(arena))
+                if (arena.file, arena.base + arena.size, arena.size) == (more.file, more.base, offset) =>
+            {
+                arena.size += more.size;
+            }
+            _ => {}
+        }
         line.clear();
     }
     Ok(found)
 }
 
-/// What a line says: range, rights, offset, device, inode, name.
-fn named(line: &str, name: &str, device: &str) -> Option<Arena> {
+/// What a line says: range, rights, offset, device, inode, name. Where in its file it begins, and the range.
+fn named(line: &str, name: &str, device: &str) -> Option<(usize, Arena)> {
     let mut words = line.split_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
     let [_, offset, of, file] = [(); 4].map(|()| words.next());
-    if offset? != "00000000" || of? != device || !words.eq([name, "(deleted)"]) {
+    if of? != device || !words.eq([name, "(deleted)"]) {
         return None;
     }
     let (base, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
-    Some(Arena { base, size: to.checked_sub(base)?, file: file?.parse().ok()? })
+    let arena = Arena { base, size: to.checked_sub(base)?, file: file?.parse().ok()? };
+    Some((usize::from_str_radix(offset?, 16).ok()?, arena))
 }
 
 /// One life of one slot: two connections that have it one after the other differ here, even if their sockets are the same.
@@ -151,7 +161,11 @@ fn slots_here(pid: u32, arena: Arena, ring: u32, pulse: &Pulse) -> nix::Result<V
     for slot in 0..geometry.slots {
         let control = base + geometry.slot(slot);
         let mut raw = [0; Title::SIZE];
-        read_here(pid, &[(control, Title::SIZE)], &mut raw)?;
+        match read_here(pid, &[(control, Title::SIZE)], &mut raw) {
+            // A process opens the slots of its peer's arena as far as it was given some.
+            Err(nix::Error::EFAULT) if slot > 0 => break,
+            read => read?,
+        }
         pulse.beat();
         let title = Title::decode(&raw);
         // Slots are handed out from the first one on: behind one that never was nothing else was, and pages there have no memory yet.
@@ -354,6 +368,19 @@ mod tests {
         let (own, fd) = bypath_shm::region::OwnArena::new(Geometry { slots: 1, ring: 4096 }).unwrap();
         assert!(arenas(me(), None).unwrap().iter().any(|arena| arena.size == own.geometry().size()));
         drop(fd);
+    }
+
+    #[test]
+    fn an_arena_in_parts_is_one() {
+        let maps = b"7f0000000000-7f0000004000 rw-s 00000000 00:01 1040 /memfd:bypath-arena (deleted)\n\
+            7f0000004000-7f0000010000 ---s 00004000 00:01 1040 /memfd:bypath-arena (deleted)\n\
+            7f0000010000-7f0000014000 rw-s 00000000 00:01 1040 /memfd:bypath-arena (deleted)\n\
+            7f0000014000-7f0000018000 ---s 00004000 00:01 1041 /memfd:bypath-arena (deleted)\n\
+            7f0000018000-7f000001c000 ---s 0000c000 00:01 1040 /memfd:bypath-arena (deleted)\n\
+            7f0000020000-7f0000024000 ---s 00004000 00:01 1040 /memfd:bypath-arena (deleted)\n";
+        let found = named_in(&mut &maps[..], "bypath-arena", (0, 1), || false).unwrap();
+        let of = |base, size| Arena { base, size, file: 1040 };
+        assert_eq!(found, [of(0x7f00_0000_0000, 0x1_0000), of(0x7f00_0001_0000, 0x4000)]);
     }
 
     #[test]
