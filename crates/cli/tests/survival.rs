@@ -1,6 +1,8 @@
 //! What streams and datagrams on rings survive, beside ends that are killed (`crash`) and peers that mean harm (`trust`): counters that wrap,
 //! ends that are stopped, connections and processes that come and go, crowds.
 
+mod common;
+
 #[path = "agent/programs.rs"]
 mod programs;
 

@@ -41,7 +41,7 @@ pub fn begin() -> Forking {
     // Where this process has no place itself nobody could tell that it holds what the child does.
     let is_placeless = state::are_children_elsewhere() || state.bit() == 0;
     let place = if is_placeless { None } else { state.reserve_place() };
-    let birth = place.map(|place| Birth { place, since: process::start_time_now() });
+    let birth = place.map(|place| Birth { place, since: state::start_time_now() });
     // No socket is made from here to the fork.
     udp::holders::forking(place.map(|place| (state, place)));
     service::datagram::mail::forking();
@@ -87,7 +87,7 @@ impl Forking {
     pub fn parent(self, child: i32) {
         if let (Some(Birth { place, since }), Some(state)) = (self.birth, state::get()) {
             if child > 0 {
-                state.name_place(place, child as u32, Some(since));
+                state.name_place(place, child as u32, since);
             } else {
                 table::each_sock(|s| {
                     s.end().holders.fetch_and(!(1 << place), AcqRel);

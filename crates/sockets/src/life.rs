@@ -504,6 +504,7 @@ pub fn namespaces_changed(children_elsewhere: bool) {
     if children_elsewhere {
         state::send_children_elsewhere();
     }
+    state::time_may_differ();
     if let Some(_life) = state::LIFE.lock(table::tid()) {
         state::forget_netlink();
     }

@@ -5,10 +5,9 @@
 //! more numbers than it ever has sockets at a time, whichever of its processes close them, or end. See
 //! docs/shm-format.md, "Who may use an end".
 
-use crate::state::State;
+use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
 use bypath_shm::family::{ENDS, End, Family, PROCESSES, end_state};
-use bypath_sys::process;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Numbers that this process has freed, the last one first, plus one; linked through [`Sock::next_free`]. Others may have
@@ -140,7 +139,7 @@ fn find(family: &Family, own: u64, is_dead: impl Fn(u32) -> bool) -> Option<u32>
 /// Whether the process at a place of the table is one that has ended. Asks the kernel.
 fn is_dead(family: &Family, place: u32) -> bool {
     let p = &family.header.processes[place as usize % PROCESSES];
-    p.ready.load(Acquire) != 0 && !process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed))
+    p.ready.load(Acquire) != 0 && !state::lives(p, p.pid.load(Relaxed))
 }
 
 /// Whether the socket that had this number is over. `asks`: holders that have died are struck off first, which the kernel is asked about.

@@ -29,6 +29,8 @@ pub static SHARERS: AtomicI32 = AtomicI32::new(0);
 static SEALED: AtomicBool = AtomicBool::new(false);
 /// Children are born in another pid namespace, where process ids of the family mean others.
 static CHILDREN_ELSEWHERE: AtomicBool = AtomicBool::new(false);
+/// This process, or what it starts, is in another time namespace than the first one of its family.
+static TIME_DIFFERS: AtomicBool = AtomicBool::new(false);
 
 /// What a forked child writes about itself, together: each page that is written after a fork is copied first.
 #[derive(Debug)]
@@ -80,8 +82,8 @@ impl Process {
 pub struct Birth {
     /// The child's place in the process table.
     pub place: u32,
-    /// When it began.
-    pub since: u64,
+    /// When it began; `None`: parent and child may not have the same time.
+    pub since: Option<u64>,
 }
 
 /// What differs between the processes of a family.
@@ -112,6 +114,8 @@ pub struct State {
     view_file: (u64, u64),
     /// Namespaces: pid, user, mount.
     pub namespaces: [u64; 3],
+    /// That of time, by which start times in the family's table are told.
+    time_namespace: u64,
 }
 
 /// The settings, if the library is initialised and follows anything.
@@ -245,6 +249,16 @@ pub fn own_copy() {
     }
 }
 
+/// This process may be in another time namespace now, or its children will be.
+pub fn time_may_differ() {
+    let Some(state) = get() else { return };
+    if process::time_namespaces() != [state.time_namespace; 2] {
+        TIME_DIFFERS.store(true, Relaxed);
+        // A child has another time to count from.
+        ticks_per_us();
+    }
+}
+
 /// From now on children are born in another pid namespace.
 pub fn send_children_elsewhere() {
     CHILDREN_ELSEWHERE.store(true, Release);
@@ -305,7 +319,8 @@ pub fn start() -> Option<&'static State> {
     };
     fault::age(family);
     let view_file = fd::identity(view_fd).unwrap_or((0, 0));
-    let state = State { family, view_fd, view_file, namespaces: process::namespaces() };
+    let [time_namespace, _] = process::time_namespaces();
+    let state = State { family, view_fd, view_file, namespaces: process::namespaces(), time_namespace };
     if process::membarrier_register().is_err() {
         hinder(Reason::ForbiddenCall);
     }
@@ -318,9 +333,22 @@ pub fn start() -> Option<&'static State> {
     Some(state)
 }
 
-/// Whether the process `pid` at a complete place is the one that the place names.
-fn lives(p: &family::Process, pid: u32) -> bool {
-    process::lives(pid, p.start_time.load(Relaxed))
+/// Whether the process `pid` at a complete place of the own family's table is the one that the place names. In another time namespace its start time is
+/// another one: there its id alone tells.
+pub fn lives(p: &family::Process, pid: u32) -> bool {
+    let started = p.start_time.load(Relaxed);
+    process::lives(pid, started) || started != 0 && !knows_start_times() && process::lives(pid, 0)
+}
+
+/// Whether start times are to this process what they are in the family's table. Asks the kernel.
+#[cold]
+pub fn knows_start_times() -> bool {
+    get().is_none_or(|state| process::time_namespaces()[0] == state.time_namespace)
+}
+
+/// [`process::start_time_now`], if it is to this process's children, too, what it is in the family's table, as far as is known.
+pub fn start_time_now() -> Option<u64> {
+    (!TIME_DIFFERS.load(Relaxed)).then(process::start_time_now)
 }
 
 /// Stands in a process table entry that is reserved for a child about to be born.
@@ -387,12 +415,16 @@ impl State {
     /// Names the process at a reserved place. `since`: when its fork began, or nothing is known about that.
     pub fn name_place(&self, place: u32, pid: u32, since: Option<u64>) {
         let p = &self.family.header.processes[place as usize % PROCESSES];
-        // Parent and child write the same. Both do, as either may be killed before.
-        if p.ready.load(Acquire) == 1 {
+        // Parent and child write the same, unless the child is in another time namespace: there it does not know. Both do, as either may be killed before.
+        if p.ready.load(Acquire) == 1 && (p.start_time.load(Relaxed) != 0 || p.pid.load(Relaxed) != pid) {
             return;
         }
-        let then = since.filter(|&then| then == process::start_time_now());
-        p.start_time.store(then.or_else(|| process::start_time(pid)).unwrap_or(0), Relaxed);
+        let started = since.filter(|&then| then == process::start_time_now()).or_else(|| {
+            let knows = knows_start_times();
+            TIME_DIFFERS.fetch_or(!knows, Relaxed);
+            process::start_time(pid).filter(|_| knows)
+        });
+        p.start_time.store(started.unwrap_or(0), Relaxed);
         p.pid.store(pid, Relaxed);
         p.ready.store(1, Release);
     }
@@ -430,7 +462,7 @@ fn enter_process(state: &'static State, config: &Config, is_child: bool, born: O
         std::hint::black_box(p.ready.load(Relaxed));
         p.command[0].store(command[0], Relaxed);
         p.command[1].store(command[1], Relaxed);
-        state.name_place(place, pid, born.map(|b| b.since));
+        state.name_place(place, pid, born.and_then(|b| b.since));
         started = p.start_time.load(Relaxed);
     } else {
         hinder(Reason::TableFull);

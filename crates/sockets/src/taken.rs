@@ -172,7 +172,10 @@ impl Taking {
         let others = processes.filter_map(|(slot, p)| {
             let other = p.pid.load(Acquire);
             let known = holders >> slot & 1 == 1 && p.ready.load(Acquire) == 1 && other != pid;
-            let is_it = || process::start_time(other) == Some(p.start_time.load(Relaxed));
+            let is_it = || {
+                process::start_time(other) == Some(p.start_time.load(Relaxed))
+                    || process::counts_otherwise(other)
+            };
             let may = known && !self.is_late() && self.may_look_at(other);
             (may && is_it() && region.is_open_in(other, self.until)).then_some(other)
         });

@@ -243,7 +243,8 @@ fn may_hold(s: &Sock, owner: u64) -> bool {
 fn is_younger_brother(s: &Sock, pid: u32) -> bool {
     let own = process::euid();
     process::users(pid) == Some([own, own])
-        && process::start_time(pid).is_some_and(|started| started >= s.made_at.load(Relaxed))
+        && (process::start_time(pid).is_some_and(|started| started >= s.made_at.load(Relaxed))
+            || !state::knows_start_times())
 }
 
 /// Whether that thread of this process is in a lock, or about to be in one. It waits for none while it has another.
@@ -287,7 +288,7 @@ fn is_dead(s: &Sock, owner: u64) -> bool {
     if p.ready.load(Acquire) == 0 {
         return false;
     }
-    !process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed))
+    !state::lives(p, p.pid.load(Relaxed))
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ fn outside(map: &[u8], uid: u32) -> Option<u32> {
     })
 }
 
-/// Start time of process `pid` in clock ticks since boot; `None` if it is gone or a zombie, or cannot be seen.
+/// Start time of process `pid` in clock ticks since boot, as the own time namespace counts them; `None` if it is gone or a zombie, or cannot be seen.
 pub fn start_time(pid: u32) -> Option<u64> {
     stat(pid).filter(|s| s.runs).map(|s| s.started)
 }
@@ -323,6 +323,21 @@ pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
 /// Inode numbers of the pid, user and mount namespaces: equal numbers, same namespaces.
 pub fn namespaces() -> [u64; 3] {
     [c"/proc/self/ns/pid", c"/proc/self/ns/user", c"/proc/self/ns/mnt"].map(|p| fd::inode(p).unwrap_or(0))
+}
+
+/// Inode numbers of the time namespaces of this process, and of what it starts: its children, and its next program (time_namespaces(7)). What is told of
+/// start times is told in those of the namespace of who asks. 0 where that is not known.
+pub fn time_namespaces() -> [u64; 2] {
+    // The first thread may have ended.
+    [c"/proc/thread-self/ns/time", c"/proc/thread-self/ns/time_for_children"]
+        .map(|p| fd::inode(p).unwrap_or(0))
+}
+
+/// Whether process `pid` is seen to be in another time namespace than this one, which shows other start times.
+pub fn counts_otherwise(pid: u32) -> bool {
+    let mut path = [0u8; 32];
+    let other = proc_path(&mut path, pid, b"/ns/time\0").and_then(|path| fd::inode(path).ok());
+    other.is_some_and(|other| other != time_namespaces()[0])
 }
 
 /// A random number that names this process image.

@@ -1,6 +1,7 @@
 //! Processes that share, hand on and inherit connections: what arrives is what arrives on the kernel.
 
 use crate::support::{Program, Scene, Way, missing, ring_required, skip};
+use std::process::Command;
 
 /// Runs one case of processes.py on the kernel and with everything under Bypath. At least `share` percent of the bytes
 /// must have gone through rings: what comes before a fork or after a recall for good is the kernel's.
@@ -45,6 +46,16 @@ fn closed_as_it_comes_up() {
         program.arg("closed_as_it_comes_up").finish().stdout
     };
     assert_eq!(run(scene.plain("python3")), run(scene.client("python3")));
+}
+
+#[test]
+fn handed_on_into_another_time() {
+    let may_be_made = || Command::new("unshare").args(["--time", "true"]).status().is_ok_and(|s| s.success());
+    let refused = || (!may_be_made()).then(|| "no time namespace may be made".to_owned());
+    match missing(&["python3", "unshare"]).or_else(refused) {
+        Some(reason) => skip("processes::handed_on_into_another_time", &reason),
+        None => case("handed_on_into_another_time", 40),
+    }
 }
 
 macro_rules! cases {

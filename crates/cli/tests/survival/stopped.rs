@@ -1,11 +1,13 @@
 //! Ends that are stopped (SIGSTOP), at marked points or anywhere: whoever is at their other end waits as long as it asked for and
 //! has its other connections; once they go on nothing is missing.
 
+use crate::common::skip;
 use crate::conversation::{Conversation, MODES};
 use crate::program::{Place, Program};
 use crate::programs;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -367,4 +369,23 @@ fn ends_that_do_not_read_hold_up_closes_and_an_exit_for_two_seconds_in_all() {
         assert!((1000.0..5000.0).contains(&took), "{what}: {took} ms for {bytes} bytes");
         many.finish();
     }
+}
+
+/// Of another time namespace, whose start times differ.
+#[test]
+fn a_writer_of_another_time_namespace_that_is_stopped_is_not_taken_for_dead() {
+    let name = "stopped::a_writer_of_another_time_namespace_that_is_stopped_is_not_taken_for_dead";
+    let is_done = |program: &str, args: &[&str]| {
+        Command::new(program).args(args).status().is_ok_and(|status| status.success())
+    };
+    if !is_done("python3", &["-V"]) || !is_done("unshare", &["--time", "true"]) {
+        return skip(name, "no python3, no unshare, or no time namespace may be made");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/scripts/processes.py");
+    let mut program = Command::new("python3");
+    program.arg(script).arg("written_in_two_times").env("LD_PRELOAD", programs::library());
+    // Its first process writes less than 1000 times, and the one that is to be stopped so often.
+    let output = program.env("BYPATH_TEST_STOP", "copied-in:1000").output().expect("python3 runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said == "stopped\n10000 10\ndone\n", "{output:?}");
 }

@@ -1,5 +1,6 @@
 """Processes that share, hand on and inherit connections. The first argument says which case; prints what arrived."""
 
+import ctypes
 import errno
 import fcntl
 import multiprocessing
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 
 def pair():
@@ -254,6 +256,61 @@ def shared_by_children():
     b.setblocking(True)
     talk(a, b)
     print("arrived", total)
+
+
+def leave_time():
+    """What is forked, or executed, from now on is in another time namespace, and shows other start times."""
+    CLONE_NEWTIME = 0x80
+    if ctypes.CDLL(None).unshare(CLONE_NEWTIME):
+        raise OSError("no time namespace")
+    with open("/proc/self/timens_offsets", "w") as file:
+        file.write("boottime 1000 0")
+
+
+def written_in_two_times():
+    """A process of another time namespace may be stopped anywhere as it writes: no other one takes it for dead, and writes in its place."""
+    a, b = pair()
+    talk(a, b)
+    leave_time()
+    first = fork(lambda: [a.sendall(b"A" * 10) for _ in range(1000)])
+    stopped = os.WIFSTOPPED(os.waitpid(first, os.WUNTRACED)[1])
+    told, tell = os.pipe()
+
+    def second():
+        a.sendall(b"B" * 10)
+        os.write(tell, b"done")
+
+    writers = [fork(second)]
+    if stopped:
+        print("stopped", flush=True)
+        is_waited_for = not select.select([told], [], [], 0.3)[0]
+        os.kill(first, signal.SIGCONT if is_waited_for else signal.SIGKILL)
+        assert is_waited_for
+        writers.append(first)
+    data = exactly(b, 10_010)
+    wait(*writers)
+    talk(a, b)
+    print(data.count(b"A"), data.count(b"B"))
+
+
+def handed_on_into_another_time():
+    """A program that is executed goes on with a connection, in another time namespace than the one before it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = fork(lambda: echo(listener.accept()[0]))
+        s = socket.create_connection(listener.getsockname())
+    for n in range(300):
+        s.sendall(b"%99d\n" % n)
+        assert exactly(s, 100) == b"%99d\n" % n
+
+    def go_on():
+        leave_time()
+        os.set_inheritable(s.fileno(), True)
+        code = f"import os; print(all(os.write({s.fileno()}, b'x') and os.read({s.fileno()}, 1) for _ in range(300)), flush=True)"
+        os.execv(sys.executable, [sys.executable, "-c", code])
+
+    wait(fork(go_on))
+    s.close()
+    wait(server)
 
 
 def handed_on(method):
