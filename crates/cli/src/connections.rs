@@ -230,10 +230,14 @@ pub fn is_kernel_thread(pid: u32) -> bool {
     stat_field(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// Whether a process is the one that started then. One of which that cannot be told soon, as it executes a program, is.
+/// Whether a process is the one that started then (0: not known). One of which that cannot be told soon, as it executes a program, is, and so is one of
+/// another time namespace.
 pub fn is(pid: u32, start_time: u64) -> bool {
-    match Process::of(pid).and_then(Process::start_time) {
-        Some(known) => known == start_time,
+    let process = Process::of(pid);
+    match process.and_then(Process::start_time) {
+        Some(known) => {
+            known == start_time || start_time == 0 || process.is_some_and(Process::counts_otherwise)
+        }
         None => exists(pid),
     }
 }
@@ -248,6 +252,12 @@ impl Process {
     pub fn start_time(self) -> Option<u64> {
         let Process { pid, user } = self;
         aside::of(user, move |_| stat_field(pid, 22))?
+    }
+
+    /// Whether it is in another time namespace, where start times are others.
+    fn counts_otherwise(self) -> bool {
+        let Process { pid, user } = self;
+        aside::of(user, move |_| bypath_sys::process::counts_otherwise(pid)).unwrap_or(false)
     }
 }
 
@@ -387,6 +397,16 @@ impl Family {
     }
 }
 
+/// By which start time a place of the table names a process, beside its id.
+#[derive(Clone, Copy)]
+enum Naming {
+    Started,
+    /// The family could not tell.
+    Unknown,
+    /// Any: the process is in another time namespace than who looks, where it has another one.
+    Otherwise,
+}
+
 /// The processes of a region's table that have the region open. Of those that could stand at one place one alone does: of pid namespaces
 /// each has a process 1, and where there was no /proc no start time tells them apart.
 fn members_of(region: &Region, table: &[view::Process]) -> Vec<Member> {
@@ -399,11 +419,15 @@ fn members_of(region: &Region, table: &[view::Process]) -> Vec<Member> {
     let mut taken = 0u64;
     let mut members = Vec::new();
     // Whom his start time names goes first.
-    for is_named in [true, false] {
+    for by in [Naming::Started, Naming::Unknown, Naming::Otherwise] {
         processes.retain(|&(pid, status, start_time)| {
-            let said = if is_named { start_time } else { 0 };
+            let is_named = |said: u64| match by {
+                Naming::Started => said == start_time,
+                Naming::Unknown => said == 0,
+                Naming::Otherwise => Process { pid, user: status.least_trusted() }.counts_otherwise(),
+            };
             let is_it = |p: &&view::Process| {
-                p.pid == status.inner_pid && p.start_time == said && taken >> p.slot & 1 == 0
+                p.pid == status.inner_pid && taken >> p.slot & 1 == 0 && is_named(p.start_time)
             };
             let Some(process) = table.iter().find(is_it) else { return true };
             taken |= 1 << process.slot;

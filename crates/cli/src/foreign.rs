@@ -1,6 +1,7 @@
 //! What is read of a process that may be anybody's: no more than there is of it in an honest one, and nothing is opened whose name it chose.
 
 use crate::program::{self, Elf, Identity, Obstacle};
+use bypath_sys::process::shown_thread;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +19,7 @@ const TABLE: usize = 64 << 20;
 
 /// The first octets of a process's environment; empty if it cannot be read.
 pub fn environment(pid: u32) -> Vec<u8> {
-    first(&format!("/proc/{pid}/environ"), ENVIRONMENT).unwrap_or_default()
+    first(&format!("/proc/{}/environ", shown_thread(pid)), ENVIRONMENT).unwrap_or_default()
 }
 
 /// The first octets of the list of a process's mappings.
@@ -26,14 +27,14 @@ pub fn environment(pid: u32) -> Vec<u8> {
 /// # Errors
 /// It may not be looked into, or has ended.
 pub fn mappings(pid: u32) -> io::Result<Vec<u8>> {
-    first(&format!("/proc/{pid}/maps"), MAPPINGS)
+    first(&format!("/proc/{}/maps", shown_thread(pid)), MAPPINGS)
 }
 
 /// The first lines of a table of sockets (`tcp`, `udp6`) of a process's network namespace, and whether these are all: what is not there
 /// in this time is not waited for. The kernel counts through `udp` from its beginning for each piece.
 pub fn table(pid: u32, name: &str, most: Duration) -> Option<(Vec<u8>, bool)> {
     let until = Instant::now() + most;
-    let mut file = File::open(format!("/proc/{pid}/net/{name}")).ok()?;
+    let mut file = File::open(format!("/proc/{}/net/{name}", shown_thread(pid))).ok()?;
     let (mut text, mut piece) = (Vec::new(), [0; 1 << 14]);
     loop {
         match file.read(&mut piece) {
@@ -63,7 +64,7 @@ fn first(path: &str, most: u64) -> io::Result<Vec<u8>> {
 /// It may not be looked into, or has ended.
 pub fn obstacle(pid: u32, library: &Elf) -> io::Result<Option<Obstacle>> {
     use rustix::fs::{FileType, Mode, OFlags};
-    let link = format!("/proc/{pid}/exe");
+    let link = format!("/proc/{}/exe", shown_thread(pid));
     let name = fs::read_link(&link)?;
     // A process may have put any file there (PR_SET_MM_MAP): one of which nobody knows what it is is not opened.
     let looked: OwnedFd = rustix::fs::open(&link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;

@@ -1,6 +1,6 @@
 //! What descriptors refer to, as `/proc/PID/fd` tells: those of this process, and those of others.
 
-use crate::process::proc_path;
+use crate::process::{self, proc_path};
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, clock, fd, mem};
 use std::ffi::CStr;
@@ -83,6 +83,16 @@ pub fn processes(mut found: impl FnMut(u32) -> bool) -> Result<bool> {
     find_entry(c"/proc", |_, pid, _| found(pid.cast_unsigned()))
 }
 
+/// The first number that names an entry of this folder and of which `f` says true.
+pub(crate) fn find_number(path: &CStr, f: impl Fn(u32) -> bool) -> Option<u32> {
+    let mut number = None;
+    let found = find_entry(path, |_, entry, _| {
+        number = u32::try_from(entry).ok();
+        number.is_some_and(&f)
+    });
+    number.filter(|_| found == Ok(true))
+}
+
 /// Whether descriptor `number` of this process refers to what `/proc` calls `link`.
 pub fn is(number: i32, link: &[u8]) -> bool {
     at_in(c"/proc/self/fd", number, |dir, name| reads(dir, name, link)).unwrap_or(false)
@@ -91,7 +101,7 @@ pub fn is(number: i32, link: &[u8]) -> bool {
 /// Calls `f` with the directory of a process's descriptors and the name of one of them.
 fn at<R>(pid: u32, number: i32, f: impl FnOnce(i32, &CStr) -> R) -> Result<R> {
     let mut path = [0u8; 32];
-    at_in(proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?, number, f)
+    at_in(proc_path(&mut path, process::shown_thread(pid), b"/fd\0").ok_or(Errno::INVAL)?, number, f)
 }
 
 fn at_in<R>(path: &CStr, number: i32, f: impl FnOnce(i32, &CStr) -> R) -> Result<R> {
@@ -129,7 +139,7 @@ pub(crate) fn open_own(number: i32, flags: i32) -> Result<i32> {
 /// Calls `f` with the directory and the name of each descriptor of a process, until it says true, or it is too late; whether it did.
 fn find_in_time(pid: u32, until: u64, mut f: impl FnMut(i32, &CStr) -> bool) -> Result<bool> {
     let mut path = [0u8; 32];
-    let path = proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?;
+    let path = proc_path(&mut path, process::shown_thread(pid), b"/fd\0").ok_or(Errno::INVAL)?;
     let mut found = false;
     find_entry(path, |dir, _, name| {
         let is_late = clock::monotonic_ns() > until;

@@ -1,7 +1,7 @@
 //! Processes: identity, namespaces, membarrier.
 
 use crate::syscall::{check, syscall};
-use crate::{Result, fd, poll, thread};
+use crate::{Result, fd, open_files, poll, thread};
 
 /// The user whom the kernel shows for all that a user namespace does not know (as /proc/sys/kernel/overflowuid is where nobody has changed it): whoever
 /// that is, nothing shows that it is the same one.
@@ -147,6 +147,8 @@ pub fn is_at_work(pid: u32, tid: u32) -> Option<bool> {
 struct Status {
     is_stopped: bool,
     is_at_work: bool,
+    /// The thread has ended. Others of its process may go on.
+    is_over: bool,
     process: u32,
     users: [u32; 2],
 }
@@ -169,7 +171,8 @@ impl Status {
         let process = std::str::from_utf8(line(b"Tgid:\t")?).ok()?.trim().parse().ok()?;
         let is_stopped = matches!(state, b'T' | b't');
         let is_at_work = is_stopped || matches!(state, b'R' | b'D');
-        Some(Status { is_stopped, is_at_work, process, users: [user()?, user()?] })
+        let is_over = matches!(state, b'Z' | b'X');
+        Some(Status { is_stopped, is_at_work, is_over, process, users: [user()?, user()?] })
     }
 }
 
@@ -194,6 +197,18 @@ fn stat(pid: u32) -> Option<Stat> {
     // The first thread may have ended before the others.
     let threads = number(fields.nth(16)?)?;
     Some(Stat { runs: !over || threads > 1, started: number(fields.nth(1)?)? })
+}
+
+/// The thread of process `pid` of whose descriptors, memory and namespaces `/proc` tells, as `/proc/THREAD` does though no listing shows it: the first one,
+/// whose number is the process's, or a living one where that has ended. Nothing that it does is waited for.
+pub fn shown_thread(pid: u32) -> u32 {
+    if status(pid).is_none_or(|s| !s.is_over) {
+        return pid;
+    }
+    let mut path = [0u8; 32];
+    let tasks = proc_path(&mut path, pid, b"/task\0");
+    let living = |tid: u32| status(tid).is_some_and(|s| s.process == pid && !s.is_over);
+    tasks.and_then(|tasks| open_files::find_number(tasks, living)).unwrap_or(pid)
 }
 
 /// Threads of this process; `None` where `/proc` does not tell.
@@ -272,8 +287,13 @@ pub(crate) fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Opt
 }
 
 fn open_pidfd(pid: u32) -> Result<i32> {
+    pidfd_of(pid, 0)
+}
+
+fn pidfd_of(pid: u32, flags: usize) -> Result<i32> {
     // SAFETY: integers only.
-    check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }).map(|pidfd| pidfd as i32)
+    check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, flags, 0, 0, 0, 0]) })
+        .map(|pidfd| pidfd as i32)
 }
 
 /// The number of a pidfd's process that no other one ever has: its inode; `None` where there is none such (before Linux 6.9).
@@ -310,9 +330,12 @@ pub fn behind(pidfd: i32) -> Option<u32> {
 /// A copy of descriptor `number` of process `pid`, close-on-exec.
 ///
 /// # Errors
-/// As pidfd_open(2) and pidfd_getfd(2): EPERM without the right to trace the process.
+/// As pidfd_open(2) and pidfd_getfd(2): EPERM without the right to trace the process; EINVAL before Linux 6.9 if its first thread has ended.
 pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
-    let pidfd = open_pidfd(pid)?;
+    // linux/pidfd.h.
+    const PIDFD_THREAD: usize = libc::O_EXCL as usize;
+    let thread = shown_thread(pid);
+    let pidfd = pidfd_of(thread, if thread == pid { 0 } else { PIDFD_THREAD })?;
     // SAFETY: integers only.
     let copy =
         check(unsafe { syscall(libc::SYS_pidfd_getfd, [pidfd as usize, number as usize, 0, 0, 0, 0]) });
@@ -336,7 +359,7 @@ pub fn time_namespaces() -> [u64; 2] {
 /// Whether process `pid` is seen to be in another time namespace than this one, which shows other start times.
 pub fn counts_otherwise(pid: u32) -> bool {
     let mut path = [0u8; 32];
-    let other = proc_path(&mut path, pid, b"/ns/time\0").and_then(|path| fd::inode(path).ok());
+    let other = proc_path(&mut path, shown_thread(pid), b"/ns/time\0").and_then(|path| fd::inode(path).ok());
     other.is_some_and(|other| other != time_namespaces()[0])
 }
 

@@ -11,6 +11,7 @@ use bypath_shm::family::wish;
 use bypath_shm::region;
 use bypath_shm::view::{End, Path};
 use bypath_sockets::request::{self, Delivery};
+use bypath_sys::process::shown_thread;
 use serde::Serialize;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -113,7 +114,7 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
     if !connections::exists(pid) {
         return Err(Failure::new(CANNOT_ASK, format_args!("there is no process {pid}")));
     }
-    if let Err(e) = std::fs::read_dir(format!("/proc/{pid}/fd")) {
+    if let Err(e) = std::fs::read_dir(format!("/proc/{}/fd", shown_thread(pid))) {
         return Err(cannot_ask(pid, &e));
     }
     let scan = ss::scan()?;

@@ -11,6 +11,7 @@ use crate::subject::out_of_reach;
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::Bytes;
 use bypath_shm::view::Direction;
+use bypath_sys::process::shown_thread;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -61,7 +62,7 @@ pub fn run(args: Args) -> Outcome {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }
     if let Some(pid) = args.pid
-        && let Err(e) = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        && let Err(e) = std::fs::read_dir(format!("/proc/{}/fd", shown_thread(pid)))
     {
         let why = format_args!("process {pid} cannot be looked into: {e} ({})", out_of_reach());
         return Err(Failure::new(1, why));

@@ -16,6 +16,7 @@ use bypath_shm::service::of_end_name;
 use bypath_shm::view::{Direction, Path as DataPath};
 use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
+use bypath_sys::process::shown_thread;
 use bypath_sys::{fd, sockdiag};
 use std::cell::OnceCell;
 use std::fmt::Write;
@@ -58,7 +59,7 @@ pub fn run(args: Args) -> Outcome {
     if !connections::exists(pid) {
         return Err(Failure::new(CANNOT_TELL, format_args!("there is no process {pid}")));
     }
-    fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;
+    fs::read_dir(format!("/proc/{}/fd", shown_thread(pid))).map_err(|e| not_readable(pid, &e))?;
     let scan = ss::scan()?;
     let mut listening = listening::all();
     listening.retain(|l| l.pid == Some(pid) && (fd.is_none() || l.fd == fd));
@@ -150,7 +151,8 @@ fn is_idle(pid: u32) -> io::Result<bool> {
     if !is_loaded(pid)? {
         return Ok(false);
     }
-    let links = fs::read_dir(format!("/proc/{pid}/fd"))?.filter_map(|e| fs::read_link(e.ok()?.path()).ok());
+    let links = fs::read_dir(format!("/proc/{}/fd", shown_thread(pid)))?
+        .filter_map(|e| fs::read_link(e.ok()?.path()).ok());
     Ok(!links.into_iter().any(|to| to.to_string_lossy().starts_with("socket:")))
 }
 
@@ -483,7 +485,7 @@ fn sentence(service: Option<&str>, d: Direction) -> String {
 
 /// What a descriptor is that Bypath does not follow.
 fn about_descriptor(pid: u32, fd: i32) -> String {
-    match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
+    match fs::read_link(format!("/proc/{}/fd/{fd}", shown_thread(pid))) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => "is not open.".to_owned(),
         Err(e) => format!("cannot be looked at: {e}."),
         Ok(target) => match target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')) {

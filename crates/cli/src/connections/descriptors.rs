@@ -8,6 +8,7 @@
 use super::regions::{Notes, Status, is_trusted};
 use crate::aside;
 use crate::effort::Effort;
+use bypath_sys::process::shown_thread;
 use rustix::fs::{Dir, Mode, OFlags, readlinkat_raw};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -48,9 +49,10 @@ impl Process {
     pub fn socket(self, fd: i32) -> Option<(u64, PathBuf)> {
         let Process { pid, user } = self;
         aside::of(user, move |_| {
-            let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+            let thread = shown_thread(pid);
+            let target = fs::read_link(format!("/proc/{thread}/fd/{fd}")).ok()?;
             let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-            Some((inode, fs::read_link(format!("/proc/{pid}/ns/net")).ok()?))
+            Some((inode, fs::read_link(format!("/proc/{thread}/ns/net")).ok()?))
         })?
     }
 }
@@ -177,7 +179,8 @@ fn processes() -> io::Result<(Vec<Process>, Vec<Process>)> {
         if is_trusted(process.user) {
             trusted.push(process);
         } else {
-            let size = fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |folder| folder.len());
+            let size =
+                fs::metadata(format!("/proc/{}/fd", shown_thread(pid))).map_or(0, |folder| folder.len());
             others.push((size, process));
         }
     }
@@ -241,7 +244,8 @@ impl Walk {
         mut f: impl FnMut(i32, T) -> bool,
     ) -> io::Result<End> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(format!("/proc/{}/fd", self.process.pid), flags, Mode::empty())?;
+        let folder = format!("/proc/{}/fd", shown_thread(self.process.pid));
+        let dir = rustix::fs::open(folder, flags, Mode::empty())?;
         // They come in the order of their numbers.
         for entry in Dir::read_from(&dir)? {
             let entry = entry?;

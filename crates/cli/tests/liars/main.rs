@@ -14,4 +14,5 @@ mod liar;
 mod names;
 mod otherwise;
 mod slow;
+mod unusual;
 mod whose;

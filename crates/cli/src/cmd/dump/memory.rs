@@ -8,6 +8,7 @@ use bypath_shm::direction::{Direction, HeadLine, TailLine};
 use bypath_shm::mailbox::{self, Mailbox};
 use bypath_shm::region::MailboxMap;
 use bypath_sys::mem;
+use bypath_sys::process::shown_thread;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -34,7 +35,13 @@ pub fn read(from: Process, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Res
 fn read_here(pid: u32, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Result<()> {
     let remote: Vec<_> = pieces.iter().map(|&(base, len)| RemoteIoVec { base, len }).collect();
     let wanted = to.len();
-    let got = process_vm_readv(Pid::from_raw(pid.cast_signed()), &mut [IoSliceMut::new(to)], &remote)?;
+    let mut read =
+        |of: u32| process_vm_readv(Pid::from_raw(of.cast_signed()), &mut [IoSliceMut::new(to)], &remote);
+    let got = match read(pid) {
+        // Its first thread may have ended.
+        Err(nix::Error::ESRCH) => read(shown_thread(pid))?,
+        got => got?,
+    };
     if got == wanted { Ok(()) } else { Err(nix::Error::EFAULT) }
 }
 
@@ -61,7 +68,7 @@ fn mapped(process: Process, name: &'static str, most: Option<Duration>) -> io::R
     let (Process { pid, user }, device) = (process, mem::anonymous_device()?);
     let until = most.map(|most| Instant::now() + most);
     let all = aside::of(user, move |pulse| {
-        let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
+        let mut maps = BufReader::new(File::open(format!("/proc/{}/maps", shown_thread(pid)))?);
         let is_late = || {
             pulse.beat();
             until.is_some_and(|until| Instant::now() >= until)
