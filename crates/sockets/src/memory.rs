@@ -139,7 +139,8 @@ pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
 #[cold]
 fn look(call: &Call) {
     let (now, last) = (clock::monotonic_ns(), LOOKED.load(Relaxed));
-    if now.saturating_sub(last) < REST_NS || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
+    // Earlier than that, too, in a child of another time namespace.
+    if now.abs_diff(last) < REST_NS || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
         return;
     }
     GROWN.store(false, SeqCst);
@@ -165,7 +166,8 @@ fn reclaim() {
     static LAST: AtomicU64 = AtomicU64::new(0);
     const PERIOD_NS: u64 = 20_000_000;
     let (now, last) = (clock::monotonic_ns(), LAST.load(Relaxed));
-    if now.saturating_sub(last) < PERIOD_NS || LAST.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
+    // Earlier than that, too, in a child of another time namespace.
+    if now.abs_diff(last) < PERIOD_NS || LAST.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
         return;
     }
     let Some(call) = Call::enter().filter(|_| !others::any()) else { return };

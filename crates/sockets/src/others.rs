@@ -70,7 +70,8 @@ fn ringer() -> Option<&'static Ringer> {
 #[cold]
 fn make_anew() -> Option<&'static Ringer> {
     let (now, last) = (clock::monotonic_ns(), TRIED.load(Relaxed));
-    if now.saturating_sub(last) < TRY_AGAIN_NS
+    // Earlier than that, too, in a child of another time namespace.
+    if now.abs_diff(last) < TRY_AGAIN_NS
         || TRIED.compare_exchange(last, now, AcqRel, Relaxed).is_err()
         // What a vfork child opens its parent has not.
         || state::is_memory_of_another()
@@ -133,9 +134,8 @@ pub fn before_sleep(bound: Option<u64>) -> Option<u64> {
 #[cold]
 fn look() {
     let (now, last) = (clock::monotonic_ns(), LOOKED.load(Relaxed));
-    if now.saturating_sub(last) < PERIOD_NS / 2
-        || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err()
-    {
+    // Earlier than that, too, in a child of another time namespace.
+    if now.abs_diff(last) < PERIOD_NS / 2 || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
         return;
     }
     table::each_sock(switch::attend_to);
