@@ -415,7 +415,8 @@ fn members_of(region: &Region, table: &[view::Process]) -> Vec<Member> {
         .iter()
         .filter_map(|&(process, _)| Some((process.pid, Status::of(process.pid)?, process.start_time()?)))
         .collect();
-    processes.sort_by_key(|(pid, ..)| *pid);
+    // In a pid namespace of its own a process can have any number.
+    processes.sort_by_key(|(pid, status, _)| (!is_trusted(status.least_trusted()), *pid));
     let mut taken = 0u64;
     let mut members = Vec::new();
     // Whom his start time names goes first.

@@ -3,6 +3,7 @@
 use crate::common::{bypath, workspace};
 use crate::lab::{Running, has, skip, status};
 use crate::liar::{Liar, copy, within};
+use crate::whose::{STRANGER, may_be_others};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,4 +69,41 @@ fn processes_of_another_time_namespace_are_shown() {
     // In the own one a start time that does not fit is another process's.
     liar.family.header.processes[1].start_time.fetch_add(1, Relaxed);
     assert_eq!(rows(look_at(pid)), 0);
+}
+
+/// Whoever makes a pid namespace has processes of any number there.
+#[test]
+fn who_has_the_number_of_one_of_roots_processes_does_not_stand_in_its_place() {
+    let name = "unusual::who_has_the_number_of_one_of_roots_processes_does_not_stand_in_its_place";
+    let first = ["--pid", "--fork", "--kill-child"];
+    if !has(name, &["unshare", "setpriv", "cat"]) || !may_be_others(name) {
+        return;
+    }
+    if !Command::new("unshare").args(first).arg("true").status().is_ok_and(|s| s.success()) {
+        return skip(name, "no pid namespace may be made");
+    }
+    let liar = Liar::new();
+    // Each is process 1 of its namespace.
+    let start = |command: &[&str]| {
+        let mut made = Command::new("unshare");
+        let made = made.args(first).args(command).stdin(Stdio::piped()).stdout(copy(&liar)).spawn();
+        let made = Running(made.expect("unshare starts"));
+        let mut pid = String::new();
+        crate::lab::until("it runs", || {
+            let pids = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", made.0.id()));
+            pid = pids.unwrap_or_default().trim().into();
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "cat\n")
+        });
+        (made, pid.parse::<u32>().expect("one child"))
+    };
+    let user = STRANGER.to_string();
+    let (_stranger, lower) = start(&["setpriv", "--reuid", &user, "--clear-groups", "cat"]);
+    let (_own, higher) = start(&["cat"]);
+    assert!(lower < higher, "numbers have begun anew: this test shows nothing");
+    holds(&liar, higher);
+    let member = &liar.family.header.processes[1];
+    member.pid.store(1, Relaxed);
+    // As where it saw no /proc.
+    member.start_time.store(0, Relaxed);
+    assert_eq!([lower, higher].map(|pid| rows(look_at(pid))), [0, 1]);
 }
