@@ -84,13 +84,12 @@ impl Listener {
     }
 
     fn next(&self, kind: Kind) -> io::Result<Halves> {
-        let began = clock::monotonic_ns();
+        let deadline = self.limit.map(|limit| clock::monotonic_ns().saturating_add(limit));
         loop {
-            if let Some(halves) = self.next_now(kind)? {
+            if let Some(halves) = self.next_now(kind, deadline)? {
                 return Ok(halves);
             }
-            let left =
-                self.limit.map(|limit| began.saturating_add(limit).saturating_sub(clock::monotonic_ns()));
+            let left = deadline.map(|deadline| deadline.saturating_sub(clock::monotonic_ns()));
             let mut one = [poll::PollFd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
             if poll::ppoll(&mut one, left, 0).map_err(failed)? == 0 || left == Some(0) {
                 return Err(failed(Errno::TIMEDOUT));
@@ -98,12 +97,12 @@ impl Listener {
         }
     }
 
-    /// The next one that waits already; `None`: there is none.
+    /// The next one that waits already; `None`: there is none, or none was left of those that waited as this was called.
     ///
     /// # Errors
     /// Those of [`Channel::pair`].
     pub fn try_accept(&self) -> io::Result<Option<Channel>> {
-        self.next_now(Kind::Octets).map(|halves| halves.map(Channel::from))
+        self.next_now(Kind::Octets, None).map(|halves| halves.map(Channel::from))
     }
 
     /// The same; it gets a channel of datagrams.
@@ -111,20 +110,23 @@ impl Listener {
     /// # Errors
     /// Those of [`Channel::pair`].
     pub fn try_accept_datagrams(&self) -> io::Result<Option<Datagrams>> {
-        self.next_now(Kind::Datagrams).map(|halves| halves.map(Datagrams::from))
+        self.next_now(Kind::Datagrams, None).map(|halves| halves.map(Datagrams::from))
     }
 
-    fn next_now(&self, kind: Kind) -> io::Result<Option<Halves>> {
-        while let Some(caller) = seqpacket::accept(self.socket.as_fd()).map_err(failed)? {
-            if !is_own(&caller) {
-                leave(caller);
-                continue;
-            }
-            let made = pair(kind, self.ring).map(|(halves, remote)| (halves, remote.send(&caller)));
+    fn next_now(&self, kind: Kind, deadline: Option<u64>) -> io::Result<Option<Halves>> {
+        // All that wait now; who calls meanwhile makes the descriptor readable anew. Each costs the memory of a channel, and may have gone.
+        for _ in 0..=BACKLOG {
+            let Some(caller) = seqpacket::accept(self.socket.as_fd()).map_err(failed)? else { break };
+            let made = is_own(&caller)
+                .then(|| pair(kind, self.ring).map(|(halves, remote)| (halves, remote.send(&caller))))
+                .transpose();
             leave(caller);
             // Who went away meanwhile is no reason to stop.
-            if let (halves, Ok(())) = made? {
+            if let Some((halves, Ok(()))) = made? {
                 return Ok(Some(halves));
+            }
+            if deadline.is_some_and(|deadline| clock::monotonic_ns() >= deadline) {
+                break;
             }
         }
         Ok(None)

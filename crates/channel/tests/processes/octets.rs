@@ -3,7 +3,7 @@
 use super::common::skip;
 use crate::{Folder, LONG, Other, ROLE, errno, heir, liars, lie, octet};
 use bypath_channel::{Channel, Listener, Remote};
-use bypath_sys::seqpacket;
+use bypath_sys::{poll, seqpacket};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -179,6 +179,28 @@ fn names_that_cannot_be_are_refused_and_those_that_are_left_are_taken_over() {
         Channel::connect(&name, Some(Duration::from_millis(5))).unwrap_err().kind(),
         ErrorKind::TimedOut
     );
+}
+
+#[test]
+fn callers_that_went_away_hold_no_accept_up_and_hide_nobody() {
+    let folder = Folder::new("gone");
+    let name = folder.name("x");
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_ring(4096);
+    let goes = || drop(seqpacket::connect(Path::new(&name)).unwrap());
+    let waiting = |listener: &Listener| poll::now(listener.as_fd().as_raw_fd(), libc::POLLIN) != 0;
+    // As many as can wait, but for one.
+    (0..128).for_each(|_| goes());
+    let caller = seqpacket::connect(Path::new(&name)).unwrap();
+    listener.set_timeout(Some(Duration::ZERO));
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(waiting(&listener), "it went on without time");
+    // One call finds the one behind them: of those that wait already an epoll set does not tell again where it was asked for edges.
+    assert!(listener.try_accept().unwrap().is_some());
+    goes();
+    assert!(listener.try_accept().unwrap().is_none());
+    assert!(!waiting(&listener));
+    drop(caller);
 }
 
 #[test]
