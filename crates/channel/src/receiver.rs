@@ -39,7 +39,8 @@ impl Receiver {
         // Acquire pairs with the Release of `publish`: the octets are there.
         let tail = half.direction().t.tail.load(Acquire);
         let there = tail.wrapping_sub(half.own);
-        if there > half.slot.size() {
+        // Nothing that was committed is taken back: what was shown stays, and `other` is never behind it.
+        if there > half.slot.size() || there < half.other.wrapping_sub(half.own) {
             return Err(lies());
         }
         half.other = tail;

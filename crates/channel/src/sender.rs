@@ -37,8 +37,9 @@ impl Sender {
     pub(crate) fn look(half: &mut Half) -> io::Result<usize> {
         let size = half.slot.size();
         let room = half.direction().space(half.own, size).map_err(|_| lies())?;
-        // Nobody has read what was never written.
-        half.other = half.own.checked_sub(size - room).ok_or_else(lies)?;
+        // Nobody has read what was never written, or takes back that it has read.
+        let head = half.own.checked_sub(size - room).filter(|head| *head >= half.other).ok_or_else(lies)?;
+        half.other = head;
         Ok(room as usize)
     }
 

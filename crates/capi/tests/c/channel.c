@@ -4,6 +4,8 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +50,39 @@ static void is_echoed(bypath_channel_sender *to, bypath_channel_receiver *from) 
         }
         CHECK(memcmp(text, back, sizeof text) == 0);
     }
+}
+
+/* An end that takes back what it has shown: an error where that is noticed, and what was given is used up all the same. */
+static void what_is_taken_back_stays(void) {
+    bypath_channel_sender *to = NULL;
+    bypath_channel_receiver *from = NULL;
+    bypath_channel_remote remote;
+    bypath_channel_run runs[2];
+    char octets[3000] = {0};
+    size_t length = 0;
+    int sleep = 0;
+    WORKS(bypath_channel_pair(4096, &to, &from, &remote, &error));
+    char *memory = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, remote.descriptors[0], 0);
+    CHECK(memory != MAP_FAILED);
+    /* docs/shm-format.md: the tail of what comes here, the head of what goes. */
+    _Atomic uint64_t *tail = (_Atomic uint64_t *)(void *)(memory + 4096 + 128);
+    _Atomic uint64_t *head = (_Atomic uint64_t *)(void *)(memory + 4096 + 128 + 512 + 128);
+    atomic_store(tail, 1000);
+    WORKS(bypath_channel_peek(from, 1, 0, runs, &error));
+    atomic_store(tail, 1);
+    FAILS(BYPATH_E_FORMAT, bypath_channel_receiver_arm(from, 2, &sleep, &error));
+    WORKS(bypath_channel_release(from, 1000, &error));
+    FAILS(BYPATH_E_FORMAT, bypath_channel_read(from, octets, 1, 0, &length, &error));
+    WORKS(bypath_channel_write(to, octets, sizeof octets, 0, &length, &error));
+    atomic_store(head, 3000);
+    WORKS(bypath_channel_reserve(to, 2000, 0, runs, &error));
+    atomic_store(head, 0);
+    FAILS(BYPATH_E_FORMAT, bypath_channel_sender_arm(to, 2000, &sleep, &error));
+    WORKS(bypath_channel_commit(to, 2000, &error));
+    CHECK(munmap(memory, 16384) == 0);
+    for (int i = 0; i < 3; i++) CHECK(close(remote.descriptors[i]) == 0);
+    WORKS(bypath_channel_sender_close(to, &error));
+    WORKS(bypath_channel_receiver_close(from, &error));
 }
 
 int main(int argc, char **argv) {
@@ -148,6 +183,8 @@ int main(int argc, char **argv) {
     CHECK(told == BYPATH_E_GONE);
     WORKS(bypath_channel_sender_arm(to, 1, &sleep, &error));
     CHECK(sleep == 0);
+
+    what_is_taken_back_stays();
 
     /* What cannot be. */
     FAILS(BYPATH_E_INVALID, bypath_channel_peek(from, 0, LONG, runs, &error));

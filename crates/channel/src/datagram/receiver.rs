@@ -104,6 +104,9 @@ impl DatagramReceiver {
     /// # Errors
     /// EPROTO.
     pub fn arm(&mut self) -> io::Result<bool> {
+        if self.shown.is_some() {
+            return Ok(false);
+        }
         self.records.arm(1)
     }
 }

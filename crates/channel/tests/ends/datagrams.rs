@@ -328,6 +328,20 @@ fn what_was_shown_stays_though_the_other_end_changes_it() {
     assert_eq!(errno(here.receiver.try_peek().map(|_| ())), libc::EAGAIN);
 }
 
+#[test]
+fn what_was_shown_stays_though_the_other_end_takes_it_back() {
+    let (mut here, memory) = with_memory();
+    let incoming = &memory.control().direction[0];
+    memory.copy_in(0, 0, &Record::plain(8).encode());
+    incoming.publish(16);
+    assert_eq!(errno(here.receiver.try_receive(&mut [])), libc::EMSGSIZE);
+    incoming.publish(0);
+    assert!(!here.receiver.arm().unwrap(), "there is one, to be received");
+    assert_eq!(here.receiver.try_receive(&mut [0; 8]).unwrap(), Some(8));
+    assert_eq!(errno(here.receiver.try_receive(&mut [0; 8])), libc::EPROTO);
+    assert_eq!(errno(here.receiver.arm()), libc::EPROTO);
+}
+
 /// One end, and the memory that the other one has.
 fn with_memory() -> (Datagrams, OwnSlot) {
     let (here, remote) = Datagrams::pair(SMALL).unwrap();

@@ -2,7 +2,9 @@
 
 use crate::{LONG, SMALL, Seed, errno, is_readable};
 use bypath_channel::{Channel, Receiver, Remote, Sender};
+use bypath_shm::region::OwnSlot;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
@@ -214,6 +216,32 @@ fn the_descriptor_is_readable_once_there_is_something_and_not_before() {
     assert_eq!(there.receiver.try_read(&mut all).unwrap_or(0), 0);
     assert!(!there.receiver.arm(1).unwrap());
     assert_eq!(there.receiver.try_read(&mut all).unwrap(), 0);
+}
+
+#[test]
+fn what_goes_back_behind_what_was_shown_is_found_out() {
+    let (mut here, remote) = Channel::pair(SMALL).unwrap();
+    let [memory, bells @ ..] = remote.into_fds();
+    let memory = OwnSlot::map(memory.as_raw_fd()).unwrap();
+    let [incoming, outgoing] = &memory.control().direction;
+    incoming.publish(1000);
+    assert_eq!(here.receiver.try_peek(1).unwrap().len(), 1000);
+    for tail in [999, 1, 0] {
+        incoming.publish(tail);
+        assert_eq!(errno(here.receiver.arm(2)), libc::EPROTO, "{tail}");
+        assert_eq!(errno(here.receiver.try_peek(1001)), libc::EPROTO, "{tail}");
+    }
+    // What was shown stays.
+    here.receiver.try_peek(1).unwrap().release(1000);
+    here.write_all(&[0; 3000]).unwrap();
+    outgoing.h.head.store(3000, Relaxed);
+    assert_eq!(here.sender.try_reserve(2000).unwrap().len(), 4096);
+    for head in [2999, 0] {
+        outgoing.h.head.store(head, Relaxed);
+        assert_eq!(errno(here.sender.arm(2000)), libc::EPROTO, "{head}");
+    }
+    here.sender.try_reserve(2000).unwrap().commit(2000);
+    drop(bells);
 }
 
 #[test]
