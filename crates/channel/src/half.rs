@@ -140,6 +140,16 @@ impl Half {
         }
     }
 
+    /// To be called by who is shown less than it waits for. A reader does not go on to the next quarter then, and less than half of the
+    /// ring is used: there is room for whatever a writer waits for, and nobody else tells it. A reader that is shown nothing has told
+    /// it, as the last quarter was not far.
+    #[inline]
+    pub fn look_after_writer(&mut self, shown: usize) {
+        if !self.writes && shown > 0 {
+            self.wake();
+        }
+    }
+
     #[cold]
     fn ring(&mut self) {
         let direction = self.direction();
@@ -182,12 +192,16 @@ impl Half {
         self.place().store(wait::word(1, self.ticket), Relaxed);
         // Pairs with the fence in `wake`.
         fence(SeqCst);
-        let shown = look(self);
-        let sleeps = !self.gone && matches!(shown, Ok(n) if n < least);
-        if !sleeps {
-            self.disarm();
+        match look(self) {
+            Ok(shown) if shown < least && !self.gone => {
+                self.look_after_writer(shown);
+                Ok(true)
+            }
+            shown => {
+                self.disarm();
+                shown.map(|_| false)
+            }
         }
-        shown.map(|_| sleeps)
     }
 
     fn disarm(&self) {
@@ -207,6 +221,8 @@ impl Half {
             if shown >= least || self.gone {
                 return Ok(shown);
             }
+            // It may look for ever.
+            self.look_after_writer(shown);
             if !spins || looks.is_multiple_of(CLOCK_EVERY) {
                 let now = clock::monotonic_ns();
                 began = if began == 0 { now } else { began };

@@ -74,6 +74,7 @@ impl Receiver {
             self.0.idle = 0;
             return Ok(there);
         }
+        self.0.look_after_writer(there);
         self.0.in_vain();
         // What was written before the other end went is there now.
         if self.0.gone { Self::look(&mut self.0) } else { Err(failed(Errno::AGAIN)) }
@@ -143,7 +144,8 @@ impl Half {
         self.tell_processor();
         // Release pairs with the Acquire of `space`: they have been read.
         self.direction().h.head.store(self.own, Release);
-        // Who waits for room found the ring more than half full: it is looked after before the ring is empty.
+        // Who waits for room found the ring more than half full: it is looked after before the ring is empty, or, if this half
+        // waits for more before that, by `look_after_writer`.
         if self.quarter_passed(before) {
             self.wake();
         }

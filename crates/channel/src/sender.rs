@@ -117,8 +117,9 @@ impl Sender {
         n
     }
 
-    /// To be called before the descriptor is polled (for reading, as it is a bell): `true`: it will be readable as soon as there is room
-    /// for `least` octets, or earlier, or the other end is gone. `false`: that is so already, and it may not be.
+    /// To be called before the descriptor is polled (for reading, as it is a bell): `true`: it will be readable when there is room
+    /// for `least` octets, or earlier, or the other end is gone. `false`: that is so already, and it may not be. The reader tells of room
+    /// as it comes to a multiple of a quarter of the ring, or waits for more octets than there are.
     ///
     /// # Errors
     /// EINVAL, EPROTO.

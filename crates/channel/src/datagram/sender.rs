@@ -96,7 +96,7 @@ impl DatagramSender {
         Ok(DatagramRoom { half: &mut self.0.0, most })
     }
 
-    /// To be called before the descriptor is polled (for reading, as it is a bell): `true`: it will be readable as soon as there is room
+    /// To be called before the descriptor is polled (for reading, as it is a bell): `true`: it will be readable when there is room
     /// for a datagram of `octets`, or earlier, or the other end is gone. `false`: that is so already, and it may not be.
     ///
     /// # Errors

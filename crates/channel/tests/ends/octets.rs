@@ -3,8 +3,9 @@
 use crate::{LONG, SMALL, Seed, errno, is_readable};
 use bypath_channel::{Channel, Receiver, Remote, Sender};
 use bypath_shm::region::OwnSlot;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
+use bypath_sys::poll;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
@@ -21,12 +22,24 @@ fn octet(position: u64) -> u8 {
     (position.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
+/// Sleeps until the bell rings.
+fn poll_bell(end: &impl AsFd) {
+    let mut one = [poll::PollFd { fd: end.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+    assert_eq!(poll::ppoll(&mut one, Some(60_000_000_000), 0), Ok(1), "nobody rang");
+}
+
+fn would_block<T>(result: &io::Result<T>) -> bool {
+    result.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+}
+
 fn write_all_ways(mut sender: Sender, total: u64, mut seed: Seed) {
     let mut at = 0;
     while at < total {
         let most = 1 + seed.below(6000).min((total - at) as usize - 1);
         let wanted: Vec<u8> = (at..at + most as u64).map(octet).collect();
-        at += match seed.below(4) {
+        // Up to half of the ring, or what is to follow.
+        let least = most.min(SMALL as usize / 2);
+        at += match seed.below(5) {
             0 => sender.write(&wanted).unwrap(),
             1 => match sender.try_write(&wanted) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -36,8 +49,19 @@ fn write_all_ways(mut sender: Sender, total: u64, mut seed: Seed) {
                 n => n.unwrap(),
             },
             2 => {
-                let mut room = sender.reserve(most.min(1000)).unwrap();
+                let mut room = sender.reserve(least).unwrap();
                 let n = room.put(0, &wanted);
+                room.commit(n);
+                n
+            }
+            3 => {
+                while would_block(&sender.try_reserve(least)) {
+                    if sender.arm(least).unwrap() {
+                        poll_bell(&sender);
+                    }
+                }
+                let mut room = sender.try_reserve(least).unwrap();
+                let n = room.put(0, &wanted[..least]);
                 room.commit(n);
                 n
             }
@@ -60,7 +84,8 @@ fn read_all_ways(mut receiver: Receiver, total: u64, mut seed: Seed) {
     let mut room = vec![0; 6000];
     loop {
         let most = 1 + seed.below(6000);
-        let got = match seed.below(4) {
+        let least = most.min(SMALL as usize / 2);
+        let got = match seed.below(5) {
             0 => receiver.read(&mut room[..most]).unwrap(),
             1 => match receiver.try_read(&mut room[..most]) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -75,8 +100,19 @@ fn read_all_ways(mut receiver: Receiver, total: u64, mut seed: Seed) {
                 there.release(n);
                 n
             }
+            3 => {
+                while would_block(&receiver.try_peek(least)) {
+                    if receiver.arm(least).unwrap() {
+                        poll_bell(&receiver);
+                    }
+                }
+                let there = receiver.try_peek(least).unwrap();
+                assert!(there.len() >= least || at + there.len() as u64 == total);
+                let n = there.copy_to(0, &mut room[..most]);
+                there.release(n);
+                n
+            }
             _ => {
-                let least = most.min(2000);
                 let there = receiver.peek(least).unwrap();
                 assert!(there.len() >= least || at + there.len() as u64 == total);
                 let n = there.len().min(most);
@@ -216,6 +252,59 @@ fn the_descriptor_is_readable_once_there_is_something_and_not_before() {
     assert_eq!(there.receiver.try_read(&mut all).unwrap_or(0), 0);
     assert!(!there.receiver.arm(1).unwrap());
     assert_eq!(there.receiver.try_read(&mut all).unwrap(), 0);
+}
+
+#[test]
+fn a_reader_that_waits_for_more_than_there_is_wakes_the_writer_that_waits_for_room() {
+    /// How a reader says that it waits; `true`: it does.
+    type Wait = fn(&mut Receiver, usize) -> bool;
+    fn arms(receiver: &mut Receiver, least: usize) -> bool {
+        receiver.arm(least).unwrap()
+    }
+    fn looks(receiver: &mut Receiver, least: usize) -> bool {
+        would_block(&receiver.try_peek(least))
+    }
+    fn sleeps(receiver: &mut Receiver, least: usize) -> bool {
+        receiver.set_spin(Duration::ZERO);
+        receiver.set_timeout(Some(Duration::from_millis(1)));
+        receiver.peek(least).is_err_and(|e| e.kind() == ErrorKind::TimedOut)
+    }
+    // Where the ring stands, what is written, what room is waited for, what is read, and what is waited for then.
+    let mut waits = 0;
+    for at in [0, 1, 500, 1023, 1024, 2000, 4000] {
+        for [written, room, read, least] in
+            [[2100, 2000, 100, 2048], [2049, 2048, 2, 2048], [3000, 1500, 999, 2048], [2500, 2048, 700, 1900]]
+        {
+            for wait in [arms as Wait, looks, sleeps] {
+                let (mut here, mut there) = both(SMALL);
+                let mut octets = vec![0; 4096];
+                here.write_all(&octets[..at]).unwrap();
+                there.read_exact(&mut octets[..at]).unwrap();
+                here.write_all(&octets[..written]).unwrap();
+                assert!(here.sender.arm(room).unwrap());
+                there.read_exact(&mut octets[..read]).unwrap();
+                if !wait(&mut there.receiver, least) {
+                    continue;
+                }
+                assert!(is_readable(&here.sender), "at {at}: {written} {room} {read} {least}");
+                assert!(here.sender.try_reserve(room).is_ok());
+                waits += 1;
+            }
+        }
+    }
+    assert!(waits > 50, "{waits}");
+}
+
+#[test]
+fn a_reader_that_looks_for_ever_wakes_the_writer_that_sleeps() {
+    let (mut here, mut there) = both(SMALL);
+    here.write_all(&[0; 2100]).unwrap();
+    assert!(here.sender.arm(2000).unwrap());
+    there.read_exact(&mut [0; 100]).unwrap();
+    there.set_spin(Duration::MAX);
+    there.set_timeout(Some(Duration::from_millis(1)));
+    assert_eq!(errno(there.receiver.peek(2048)), libc::ETIMEDOUT);
+    assert!(is_readable(&here.sender));
 }
 
 #[test]

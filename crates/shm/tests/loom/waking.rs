@@ -1,7 +1,7 @@
 //! Wait words: ask-then-look by sleepers, publish-then-look by wakers, tickets, killed wakers.
 
-use crate::{SIZE, available, check, check_three, on_ring};
-use bypath_shm::atomic::fence_after_rmw;
+use crate::{SIZE, available, check, check_three, on_ring, ring_head};
+use bypath_shm::atomic::{fence, fence_after_rmw};
 use bypath_shm::direction::{Direction, Readable, wait};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -120,6 +120,49 @@ fn a_writer_that_saw_no_space_is_rung() {
         reader.join().unwrap();
         assert!(!sleeps || bell.is_rung(), "lost wake");
     });
+}
+
+/// A channel's ends, which both wait for half of a ring of 16 octets, of which 9 are used: the reader took three, which is not yet a
+/// multiple of a quarter, and waits for more than the rest. Whether it looks after the writer then is the question.
+fn both_ends_of_a_channel_wait(looks_after_writer: bool) {
+    const RING: u64 = 16;
+    const HALF: u64 = RING / 2;
+    let (d, [writes, reads]) = (on_ring(), [Bell::new(), Bell::new()]);
+    d.publish(9);
+    let reader = {
+        let (d, writes) = (d.clone(), writes.clone());
+        thread::spawn(move || {
+            d.h.head.store(ring_head(3), Release);
+            assert!(wait::arm(&d.ra.wait, wait::word(BELL, 1)));
+            let sleeps = d.t.tail.load(Acquire) - 3 < HALF;
+            if sleeps && looks_after_writer {
+                fence(SeqCst);
+                wait::wake(&d.wa.wait, |b| writes.ring(b));
+            }
+            sleeps
+        })
+    };
+    assert!(wait::arm(&d.wa.wait, wait::word(BELL, 1)));
+    let writer_sleeps = d.space(9, RING).unwrap() < HALF;
+    if !writer_sleeps {
+        d.publish(9 + HALF);
+        fence(SeqCst);
+        wait::wake(&d.ra.wait, |b| reads.ring(b));
+    }
+    let reader_sleeps = reader.join().unwrap();
+    assert!(!writer_sleeps || writes.is_rung(), "lost wake");
+    assert!(writer_sleeps || !reader_sleeps || reads.is_rung(), "lost wake of the reader");
+}
+
+#[test]
+fn a_reader_that_waits_for_more_wakes_the_writer_that_waits_for_room() {
+    check(|| both_ends_of_a_channel_wait(true));
+}
+
+#[test]
+#[should_panic(expected = "lost wake")]
+fn a_reader_that_looks_after_the_writer_at_quarters_only_is_found() {
+    check(|| both_ends_of_a_channel_wait(false));
 }
 
 /// A writer about to sleep and a reader that asks for the kernel path: one sees the other.
