@@ -21,6 +21,7 @@ mod raw; //       what the tools for raw Ethernet share
 mod roce; //      what `bypath roce send` and `recv` share
 mod scrape; //    counters by HTTP, for Prometheus
 mod subject; //   PID[:FD]
+mod written; //   files of captures, which may be FIFOs
 
 use args::{Cli, Command};
 use std::process::ExitCode;

@@ -3,10 +3,12 @@
 use crate::common::{TempDir, bypath, stderr, stdout};
 use crate::lab::{LONG, Running, Talk, has};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Fields of all packets that tshark shows, a line each.
 pub fn tshark(file: &Path, arguments: &[&str], fields: &[&str]) -> Vec<String> {
@@ -324,6 +326,66 @@ fn a_process_that_is_not_there_is_told() {
     );
     assert_eq!((output.status.code(), said.contains(&words)), (Some(1), true), "{said}");
     plain.0.kill().expect("a child");
+}
+
+/// Waits for a child's end, and what it said.
+fn ended(child: &mut Running) -> (Option<i32>, String) {
+    let begun = Instant::now();
+    let status = loop {
+        match child.0.try_wait().expect("a child") {
+            Some(status) => break status,
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+        assert!(begun.elapsed() < LONG, "it does not end");
+    };
+    let mut said = String::new();
+    child.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    (status.code(), said)
+}
+
+#[test]
+fn a_fifo_is_waited_for_no_longer_than_it_is_asked_to() {
+    let place = TempDir::new();
+    let fifo = place.join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("a FIFO");
+    let start = |seconds: &str| {
+        let child = bypath(["dump", "--seconds", seconds, "-w"]).arg(&fifo).stderr(Stdio::piped()).spawn();
+        Running(child.expect("bypath starts"))
+    };
+    // Nobody reads it.
+    let words = "nobody reads this FIFO";
+    let (status, said) = ended(&mut start("0.2"));
+    assert_eq!((status, said.contains(words)), (Some(1), true), "{said}");
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = start("1000");
+        takes_signals(&child);
+        tell(&child, signal);
+        let (status, said) = ended(&mut child);
+        assert_eq!((status, said.contains(words)), (Some(1), true), "{said}");
+    }
+    // Somebody does, who comes later.
+    let mut child = start("1000");
+    takes_signals(&child);
+    let (mut file, mut magic) = (File::open(&fifo).expect("a FIFO"), [0; 4]);
+    file.read_exact(&mut magic).expect("a capture");
+    assert_eq!(magic, [0x0a, 0x0d, 0x0d, 0x0a]);
+    tell(&child, Signal::INT);
+    file.read_to_end(&mut Vec::new()).expect("the rest");
+    assert_eq!(ended(&mut child).0, Some(0));
+}
+
+/// Waits until a command takes signals: the thread that says so is the last thing that it prepares for them.
+fn takes_signals(child: &Running) {
+    let begun = Instant::now();
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", child.0.id())).expect("a child").count();
+    while threads() < 2 {
+        assert!(begun.elapsed() < LONG, "it takes no signals");
+        thread::yield_now();
+    }
+}
+
+fn tell(child: &Running, signal: Signal) {
+    kill_process(Pid::from_raw(child.0.id().cast_signed()).expect("a number"), signal).expect("a child");
 }
 
 #[test]

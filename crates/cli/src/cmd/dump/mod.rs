@@ -21,12 +21,12 @@ use crate::connections;
 use crate::ending;
 use crate::filter::Filter;
 use crate::output::{self, Failure, Outcome};
+use crate::written;
 use bypath::clock::{monotonic_ns, realtime_ns};
 use bypath::link::pcapng::writer::Frame;
 use bypath::link::pcapng::{Counts, Writer};
 use clap::ValueHint;
 use meanwhile::Pace;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -120,18 +120,15 @@ pub fn run(args: &Args) -> Outcome {
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let asked = Arc::new(AtomicBool::new(false));
     ending::watch(&asked).map_err(|e| Failure::new(1, e))?;
-    let mut out = Out::create(args.write.as_deref(), args.count, args.snap)?;
-    let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
     let begun = monotonic_ns();
     let end = args.seconds.map(|s| begun.saturating_add(u64::try_from(s.as_nanos()).unwrap_or(u64::MAX)));
+    let is_over = || asked.load(Relaxed) || end.is_some_and(|end| monotonic_ns() >= end);
+    let mut out = Out::create(args.write.as_deref(), args.count, args.snap, is_over)?;
+    let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
     let (mut look, mut pace) = (begun, Pace::new());
     let mut room = Vec::new();
-    while !asked.load(Relaxed) && !out.is_done() {
-        let now = monotonic_ns();
-        if end.is_some_and(|end| now >= end) {
-            break;
-        }
-        if now >= look {
+    while !is_over() && !out.is_done() {
+        if monotonic_ns() >= look {
             taps.discover(&asked, &mut out, &mut room)?;
             out.flush()?;
             look = monotonic_ns() + LOOK_NS;
@@ -162,7 +159,12 @@ struct Out {
 }
 
 impl Out {
-    fn create(path: Option<&Path>, most: Option<u64>, snap: Option<u32>) -> Result<Out, Failure> {
+    fn create(
+        path: Option<&Path>,
+        most: Option<u64>,
+        snap: Option<u32>,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Out, Failure> {
         let name = path.map_or("standard output".to_owned(), |p| p.display().to_string());
         let frame = Vec::new();
         let mut out = Out {
@@ -179,7 +181,7 @@ impl Out {
         let Some(path) = path else { return Ok(out) };
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
         let inner: Box<dyn Write + Send> = if path != Path::new("-") {
-            Box::new(File::create(path).map_err(failed)?)
+            Box::new(written::create(path, gives_up).map_err(failed)?)
         } else if io::stdout().is_terminal() {
             let text =
                 "standard output is a terminal, and a capture is nothing to look at; name a file: -w FILE";

@@ -1,12 +1,12 @@
 //! Received frames in a capture file, with the tags that the kernel took out where they stood on the wire.
 
 use crate::output::Failure;
+use crate::written;
 use bypath::l2::{Addressed, Frame, MacAddr};
 use bypath::link::losses::Losses;
 use bypath::link::pcapng::writer::Frame as Block;
 use bypath::link::pcapng::{Counts, Direction, Reception, Writer};
 use bypath_sys::clock;
-use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,11 +23,17 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins a file; `-` is standard output.
+    /// Begins a file; `-` is standard output. A FIFO is waited for until `gives_up` says so.
     ///
     /// # Errors
-    /// It cannot be written, or is a terminal.
-    pub fn create(path: &Path, name: &str, mac: MacAddr, comment: Option<&str>) -> Result<Capture, Failure> {
+    /// It cannot be written, is a terminal, or was given up.
+    pub fn create(
+        path: &Path,
+        name: &str,
+        mac: MacAddr,
+        comment: Option<&str>,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Capture, Failure> {
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
         let out: Box<dyn Write> = if path == Path::new("-") {
             if io::stdout().is_terminal() {
@@ -36,7 +42,7 @@ impl Capture {
             }
             Box::new(io::stdout())
         } else {
-            Box::new(File::create(path).map_err(failed)?)
+            Box::new(written::create(path, gives_up).map_err(failed)?)
         };
         let application = concat!("bypath ", env!("CARGO_PKG_VERSION"));
         // Nothing is cut.

@@ -125,12 +125,14 @@ struct Record {
 pub fn run(args: &Args) -> Outcome {
     let mut socket = raw::open(builder(args))?;
     let stop = Stop::new()?;
+    let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
+    let is_over = || stop.asked() || end.is_some_and(|end| clock::monotonic_ns() >= end);
+    let comment = args.comment.as_deref();
     let mut capture = match &args.write {
-        Some(path) => Some(Capture::create(path, &args.interface, socket.mac(), args.comment.as_deref())?),
+        Some(path) => Some(Capture::create(path, &args.interface, socket.mac(), comment, is_over)?),
         None => None,
     };
     output::message(format_args!("receiving on {} ({})", args.interface, socket.mac()));
-    let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
     let wanted = args.count.unwrap_or(u64::MAX);
     let printed = args.write.as_deref().is_none_or(|file| file == Path::new("-"));
     let (mut frames, mut octets, mut foreign) = (0u64, 0u64, 0u64);

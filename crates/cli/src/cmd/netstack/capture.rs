@@ -5,12 +5,12 @@ use super::found;
 use crate::args::{Json, Target};
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{self, values, wait::READ, wait::Stop};
+use crate::written;
 use bypath_netstack::service::{Client, QueryError};
 use bypath_netstack::{Filter, TapCounts};
 use bypath_sys::clock;
 use clap::ValueHint;
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -97,6 +97,8 @@ struct Report {
 /// The file, begun with the first octets.
 struct Sink<'a> {
     path: &'a Path,
+    stop: &'a Stop,
+    end: Option<u64>,
     out: Option<Box<dyn Write>>,
     /// Nobody reads it any more.
     unread: bool,
@@ -109,7 +111,11 @@ impl Sink<'_> {
         let out = match &mut self.out {
             Some(out) => out,
             None if self.path == Path::new("-") => self.out.insert(Box::new(io::stdout())),
-            None => self.out.insert(Box::new(File::create(self.path).map_err(failed)?)),
+            None => {
+                let is_over =
+                    || self.stop.asked() || self.end.is_some_and(|end| clock::monotonic_ns() >= end);
+                self.out.insert(Box::new(written::create(self.path, is_over).map_err(failed)?))
+            }
         };
         match out.write_all(octets).and_then(|()| out.flush()) {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => {
@@ -135,7 +141,7 @@ pub fn run(args: &Args) -> Outcome {
         ));
     }
     let stop = Stop::new()?;
-    let mut sink = Sink { path: &args.write, out: None, unread: false };
+    let mut sink = Sink { path: &args.write, stop: &stop, end: args.end(), out: None, unread: false };
     let counts = match args.source.stack()? {
         Stacks::Own(attach) => match own(args, &attach, &mut sink, &stop)? {
             Some(counts) => counts,
