@@ -362,21 +362,43 @@ impl Peer {
 
 /// Some pair is not [`Peer::shared`] yet.
 static UNSHARED: AtomicBool = AtomicBool::new(false);
+/// Some pair is not left yet.
+static UNLEFT: AtomicBool = AtomicBool::new(false);
+/// As which user threads have begun the connections of those pairs.
+static USER: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Before a thread names this process to another one, or takes a pair: a pair carries connections of one user's threads alone. What another user's
+/// thread forks is that user's, and has the memory of those pairs. Called under [`state::LIFE`].
+pub fn begin() {
+    let user = process::euid();
+    if USER.swap(user, Relaxed) != user {
+        leave();
+    }
+}
+
+/// No connection comes to the pairs that there are: others have their memory, or will.
+fn leave() {
+    if !UNLEFT.swap(false, Relaxed) {
+        return;
+    }
+    if let Some(state) = state::get() {
+        state.rename();
+    }
+    live().for_each(|p| p.left.store(true, Relaxed));
+}
 
 /// Before a fork: pairs are used by two processes from now on. What the other end was told of this one's bells it
 /// remembers for as long as the child lives.
 pub fn forking() {
-    if !UNSHARED.load(Relaxed) {
-        return;
+    // Whatever an earlier fork was: this thread may have other rights than that one had then.
+    if UNLEFT.load(Relaxed) && (process::may_become_another_user() || USER.load(Relaxed) != process::euid()) {
+        leave();
     }
-    UNSHARED.store(false, Relaxed);
-    let leaves = process::may_become_another_user();
-    if let Some(state) = state::get().filter(|_| leaves) {
-        state.rename();
+    if !UNSHARED.swap(false, Relaxed) {
+        return;
     }
     for p in live().filter(|p| !p.shared.load(Relaxed)) {
         p.shared.store(true, SeqCst);
-        p.left.store(leaves, Relaxed);
         for (word, set) in p.told.iter().enumerate() {
             let mut told = set.load(SeqCst);
             while told != 0 {
@@ -514,6 +536,7 @@ pub fn add_service(
     peer.given.store(0, Relaxed);
     peer.shared.store(false, Relaxed);
     UNSHARED.store(true, Relaxed);
+    UNLEFT.store(true, Relaxed);
     peer.alive.store(true, Release);
     PEERS_USED.fetch_max(i + 1, AcqRel);
     Ok(peer)
@@ -574,11 +597,7 @@ impl Peer {
                 let geometry = Geometry { slots, ring };
                 self.may_have_more()?;
                 let arena_fd = Arena::memory(geometry, state::floor())?;
-                let filled = record.fill(arena_fd, geometry).and_then(|()| record.open(slots));
-                filled.inspect_err(|_| {
-                    record.empty(false);
-                    fd::close(arena_fd);
-                })?;
+                record.fill(arena_fd, geometry).inspect_err(|_| fd::close(arena_fd))?;
                 record.fd.store(arena_fd + 1, Release);
                 return self.take(record, i, 0).ok_or(bypath_sys::Errno::NOSPC);
             };
@@ -595,6 +614,7 @@ impl Peer {
     }
 
     fn take(&'static self, record: &'static ArenaRecord, arena: usize, slot: u32) -> Option<Allocated> {
+        record.open(slot + 1).ok()?;
         let (conn, place) = self.conn_at(record, slot, 1)?;
         // Our own word first; the peer's bit is its own business, a lie costs it its own connections.
         if place.busy.load(Acquire) || conn.control.in_use.load(Acquire) != 0 {
@@ -612,19 +632,37 @@ impl Peer {
         })
     }
 
+    /// Whether no connection comes to it any more: others have its memory, or this process has other rights now.
+    pub fn is_left(&self) -> bool {
+        self.left.load(Relaxed)
+    }
+
     /// Whether a peer that hands out the first slot that is free, as [`allocate`](Peer::allocate) does, can have come to this one, while so
     /// many other calls of ours to it are under way: each slot before it was given us once, or was lost on the way. What lies there serves
     /// nobody and costs a liar nothing, but this process all of its memory once it locks what it has mapped (mlockall(2)).
     pub fn may_give(&self, arena: u32, slot: u32, calls: impl FnOnce() -> u32) -> bool {
-        /// Answers that were lost are not counted: there may be some, and where they become many as many as came.
+        /// Answers that were lost are not counted: there may be some, of all pairs with a user, and where they become many as many as came.
         const LOST: u64 = 16;
-        let opened = self.theirs.iter().zip(0..).map(|(record, i)| {
-            let opened = u64::from(record.opened.load(Relaxed));
-            if i == arena { opened.max(u64::from(slot) + 1) } else { opened }
-        });
-        let opened: u64 = opened.sum();
         let given = u64::from(self.given.load(Relaxed)) + 1;
-        opened <= 2 * given + LOST || opened <= 2 * (given + u64::from(calls())) + LOST
+        let before = self.opened();
+        let more = self
+            .theirs
+            .get(arena as usize)
+            .map_or(0, |record| slot.saturating_add(1).saturating_sub(record.opened.load(Relaxed)));
+        if before + u64::from(more) <= 2 * given {
+            return true;
+        }
+        let user = self.user.load(Relaxed);
+        let (opened, all) =
+            live().filter(|p| p.user.load(Relaxed) == user).fold((0, 1), |(opened, given), p| {
+                (opened + p.opened(), given + u64::from(p.given.load(Relaxed)))
+            });
+        opened + u64::from(more) <= 2 * (all + u64::from(calls())) + LOST
+    }
+
+    /// Slots of the other side's that can be touched.
+    fn opened(&self) -> u64 {
+        self.theirs.iter().map(|record| u64::from(record.opened.load(Relaxed))).sum()
     }
 
     /// Takes a slot that the peer handed out; `arena_fd` (>= 0) is an arena that we do not know yet.

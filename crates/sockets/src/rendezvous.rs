@@ -472,6 +472,7 @@ fn greeted(
         limit::admit(s)?;
         memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
         let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
+        peer::begin();
         let (peer, fresh) = match peer::to_process(m[4], caller) {
             Some(p) => (p, false),
             None => {
@@ -577,6 +578,7 @@ fn answered(
         if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
         }
+        peer::begin();
         let pair = || peer::by_pair(m[2], 0).filter(|p| p.is_behind(dialled));
         let known = pair().or_else(|| {
             // The answer that founded the pair came earlier, on the socket of another connection.
@@ -586,6 +588,8 @@ fn answered(
             pair()
         });
         let (peer, fresh) = match known {
+            // Since this process was named; by another name it will be another pair.
+            Some(p) if p.is_left() => return Err(Reason::SharedProcesses),
             Some(p) => (p, false),
             None if m[10] == 0 => return Err(Reason::PeerPlain),
             None => (peer::add(m[2], m[3], 0, dialled, r.fds[0])?, true),

@@ -91,5 +91,6 @@ cases! {
     bell_told_before_a_vfork 50;
     bell_that_cannot_be_told 50;
     resting_ones_keep_nobody_out 50;
+    open_for_each_size 50;
     everybody_has_a_turn 90;
 }

@@ -295,6 +295,20 @@ fn a_worker_does_not_see_its_parents_later_connections() {
     assert_eq!(said.number("seen "), 0);
 }
 
+/// An earlier fork was of somebody whose children could not become others.
+#[test]
+fn a_worker_of_who_has_forked_before_with_fewer_rights_does_not_see_later_connections() {
+    let in_namespace =
+        std::process::Command::new("unshare").args(["--user", "--map-root-user", "true"]).status();
+    if !in_namespace.is_ok_and(|status| status.success()) {
+        return skip("users::relatives::worker_that_gains", "no user namespace may be made");
+    }
+    let Some(said) = worker("gains") else { return };
+    assert_eq!(said.number("arenas "), said.number("before "));
+    assert!(said.number("new ") > 0);
+    assert_eq!(said.number("seen "), 0);
+}
+
 /// As an allowed user, or anybody who calls, may send without a pause.
 #[test]
 fn a_connection_that_is_always_ready_leaves_room_for_datagrams_in_an_epoll_set() {

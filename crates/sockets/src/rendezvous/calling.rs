@@ -6,7 +6,7 @@ use super::message::{HELLO, MESSAGE_SIZE, VERSION, WORDS, to_bytes};
 use super::{CALL_LIFE_NS, abroad, close_other, errno_reason, may_call, ring_size};
 use crate::state::State;
 use crate::table::Sock;
-use crate::{fault, others, state};
+use crate::{fault, others, peer, state};
 use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, clock, unix};
 use std::sync::atomic::Ordering::*;
@@ -50,6 +50,7 @@ fn call(s: &Sock, state: &State, dialled: i32) -> Result<bypath_sys::Result<()>,
     m[1] = VERSION;
     m[2] = end.cookie.load(Relaxed);
     m[3] = end.peer_cookie.load(Relaxed);
+    peer::begin();
     m[4] = state.own().name.load(Relaxed);
     m[5..8].copy_from_slice(&state.namespaces);
     m[8] = u64::from(s.number.load(Relaxed));

@@ -51,7 +51,8 @@ pub fn ask(
 ) -> Result<&'static Conn, Reason> {
     let (_, inbox) = state.inbox().map_err(|_| Reason::NoDescriptors)?;
     peer::sweep();
-    let pair = control::pair(service).filter(|pair| peer::by_pair(*pair, 0).is_some());
+    peer::begin();
+    let pair = control::pair(service).filter(|pair| peer::by_pair(*pair, 0).is_some_and(|p| !p.is_left()));
     let wanted = RingsWanted { token: state.own().token.load(Relaxed), pair: pair.unwrap_or(0), end, ring };
     let question = Message::new(Op::Rings, cookie).octets(&wanted.encode()).with(inbox);
     let mut question = question.within(LONGEST_NS);

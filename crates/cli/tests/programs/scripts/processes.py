@@ -594,6 +594,28 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
         print(resting.wait())
 
 
+def open_for_each_size():
+    """Connections with socket buffers of seven sizes take no more memory of a process that locks all that it has mapped than their number asks for."""
+    lines = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for size in [4096 << n for n in range(7)]:
+            for _ in range(4):
+                client = socket.socket()
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+                client.connect(listener.getsockname())
+                lines.append((client, listener.accept()[0]))
+                talk(*lines[-1])
+    touched = 0
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if "bypath-arena" in line and " rw-s " in line:
+                at, to = (int(word, 16) for word in line.split()[0].split("-"))
+                touched += to - at
+    # Each end maps them, of at most 256 KiB each way.
+    print("too much" if touched > 2 * len(lines) * (520 << 10) else "little enough")
+
+
 def bell_that_cannot_be_told():
     """As many descriptors are on their way as this user may send: a thread that sleeps for the first time cannot tell the
     other end how to wake it. Its bytes come all the same."""

@@ -1,6 +1,6 @@
 """worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
 "drops" them and becomes USER, or does so where it may have no more data ("limited"), or fewer addresses than it has ("narrow"), behind a filter of system calls ("sealed"),
-or as a child of clone3 ("cloned"), or in what pthread_atfork registers ("atfork"), "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one; or the process puts octets "aside" before and after the fork. Says what the worker, or
+or as a child of clone3 ("cloned"), or in what pthread_atfork registers ("atfork"), "holds" one and becomes USER, "stays" what it is, also where the process has forked before and "gains" the right to become another user only then, "executes" a program as USER, which has one; or the process puts octets "aside" before and after the fork. Says what the worker, or
 that program, has then."""
 import ctypes
 import fcntl
@@ -56,6 +56,26 @@ def clone3():
     return child
 
 
+def gain():
+    """Forks without the right to become another user, and has that then: in a user namespace of its own."""
+    version = struct.pack("=Ii", 0x20080522, 0)
+    # CAP_SETUID.
+    rights = ~(1 << 7) & 0xFFFFFFFF
+    sets = ctypes.create_string_buffer(24)
+    assert LIBC.capget(version, sets) == 0, os.strerror(ctypes.get_errno())
+    words = struct.unpack("=6I", sets.raw)
+    fewer = struct.pack("=6I", words[0] & rights, words[1] & rights, words[2] & rights, *words[3:])
+    assert LIBC.capset(version, fewer) == 0, os.strerror(ctypes.get_errno())
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    # CLONE_NEWUSER.
+    assert LIBC.unshare(0x10000000) == 0, os.strerror(ctypes.get_errno())
+    with open("/proc/self/uid_map", "w") as users:
+        users.write("0 0 1")
+
+
 def line(port):
     s = socket.create_connection(("127.0.0.1", port))
     for _ in range(40):
@@ -80,7 +100,7 @@ def work(lines, mode, user, before, ready, go):
         seal()
     if mode == "narrow":
         resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
-    if mode not in ("stays", "atfork"):
+    if mode not in ("stays", "gains", "atfork"):
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
@@ -182,6 +202,8 @@ def main():
     if mode == "atfork":
         in_child = ctypes.CFUNCTYPE(None)(lambda: os.setresuid(user, user, user))
         assert LIBC.__register_atfork(None, None, in_child, None) == 0
+    if mode == "gains":
+        gain()
     child = clone3() if mode == "cloned" else os.fork()
     if child == 0:
         os.close(heard)
