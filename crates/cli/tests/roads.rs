@@ -17,6 +17,8 @@ mod identity;
 mod leaves;
 #[path = "roads/moves.rs"]
 mod moves;
+#[path = "roads/tables.rs"]
+mod tables;
 #[path = "roads/taken.rs"]
 mod taken;
 #[path = "roads/uring.rs"]

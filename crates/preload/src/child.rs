@@ -104,6 +104,19 @@ fn child_left() {
     hook::child_left();
 }
 
+/// Before a clone with these flags. Threads have one descriptor table, and processes one each; where that is not so the
+/// library's own is not true any more.
+pub(crate) fn cloning(flags: c_int) {
+    let is_thread = flags & libc::CLONE_THREAD != 0;
+    if is_thread != (flags & libc::CLONE_FILES != 0) {
+        errno::kept(hook::tables_differ);
+        if !is_thread {
+            // It may outlive this process, and nobody will know what it holds.
+            errno::kept(hook::spread_everything);
+        }
+    }
+}
+
 type Entry = extern "C" fn(*mut c_void) -> c_int;
 
 /// What a forked clone child needs: it finds this in its copy of the parent's stack.
@@ -130,6 +143,7 @@ crate::real::hook! {
     /// `clone()`, variadic in C: the last three arguments exist only with the flags that use them.
     fn clone(entry: *mut c_void, stack: *mut c_void, flags: c_int, arg: *mut c_void, ptid: usize, tls: usize, ctid: usize) -> c_int,
     raw None; aka __clone; {
+        cloning(flags);
         if entry.is_null() || stack.is_null() || flags & libc::CLONE_THREAD != 0 {
             return real(entry, stack, flags, arg, ptid, tls, ctid);
         }

@@ -1,4 +1,4 @@
-//! Namespaces: what was found out in the old ones does not hold in the new ones.
+//! Namespaces: what was found out in the old ones does not hold in the new ones. And descriptors of one thread alone.
 
 use crate::errno::kept;
 use crate::real::hook;
@@ -8,6 +8,9 @@ use libc::c_int;
 hook! {
     /// `unshare()`.
     fn unshare(flags: c_int) -> c_int, raw Some(libc::SYS_unshare); {
+        if flags & libc::CLONE_FILES != 0 {
+            kept(hook::unshare_begin);
+        }
         changed(real(flags), flags & libc::CLONE_NEWPID != 0)
     }
 

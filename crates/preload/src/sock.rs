@@ -174,7 +174,11 @@ hook! {
 
     /// `close_range()`: the library's own descriptors stay open.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, raw Some(libc::SYS_close_range); {
+        const CLOSE_RANGE_UNSHARE: c_int = 2;
         const CLOSE_RANGE_CLOEXEC: c_int = 4;
+        if flags & CLOSE_RANGE_UNSHARE != 0 {
+            kept(hook::unshare_begin);
+        }
         if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || borrowed_memory() {
             return real(first, last, flags);
         }

@@ -97,16 +97,12 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         "bt [rax], rdi",
         "jnc 2f",
         "cmp rdi, {clone}",
-        "jne 5f",
-        "test esi, {vm}",
-        "jnz 2f",
-        "test rdx, rdx",
-        "jnz 2f",
+        "je 5f",
+        "cmp rdi, {clone3}",
+        "je 5f",
         "3:",
         "jmp {followed}",
         "5:",
-        "cmp rdi, {clone3}",
-        "jne 3b",
         "push rdi",
         "push rsi",
         "push rdx",
@@ -114,8 +110,6 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         "push r8",
         "push r9",
         "sub rsp, 8",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
         "call {is_fork}",
         "add rsp, 8",
         "pop r9",
@@ -152,7 +146,6 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         clone = const libc::SYS_clone,
         clone3 = const libc::SYS_clone3,
         is_fork = sym is_fork,
-        vm = const libc::CLONE_VM,
         followed = sym followed,
         real = sym crate::real::REAL,
         at = const crate::real::index("syscall") * size_of::<usize>(),
@@ -161,14 +154,20 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
     )
 }
 
-/// Whether a clone3 neither shares memory nor changes the stack; nonsense is the kernel's to judge.
-extern "C" fn is_fork(args: *const libc::clone_args, size: usize) -> bool {
+/// Before a clone, or clone3, by number with these first two arguments: whether it neither shares memory nor changes the
+/// stack. Nonsense is the kernel's to judge.
+extern "C" fn is_fork(number: c_long, a: usize, b: usize) -> bool {
     /// CLONE_ARGS_SIZE_VER0 (linux/sched.h).
     const SHORTEST: usize = 64;
-    let words = args.cast::<[u64; SHORTEST / 8]>();
-    size >= SHORTEST
-        && memory::read(words)
-            .is_some_and(|[flags, _, _, _, _, stack, ..]| flags & libc::CLONE_VM as u64 == 0 && stack == 0)
+    let (flags, stack) = if number == libc::SYS_clone {
+        (a, b)
+    } else {
+        let words = if b < SHORTEST { None } else { memory::read(a as *const [usize; SHORTEST / 8]) };
+        let Some([flags, _, _, _, _, stack, ..]) = words else { return false };
+        (flags, stack)
+    };
+    child::cloning(flags as c_int);
+    flags & libc::CLONE_VM as usize == 0 && stack == 0
 }
 
 /// The real `syscall()`, which every C library has.

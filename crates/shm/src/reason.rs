@@ -33,7 +33,7 @@ macro_rules! reasons {
                         | VersionMismatch | IoUring | PeerMemoryInvalid | RecalledStdio | RecalledOob | RecalledUlp
                         | RecalledOption | RecalledWaiters | RecalledNoBell | RecalledEpoll | RecalledSplice
                         | RecalledMemory | RecalledIoUring | RecalledForeignReader | Seccomp | RecalledSeccomp
-                        | SharedQueue | OneShot | BoundDevice | SteeredPort | MailboxLimit
+                        | DescriptorTables | RecalledTables | SharedQueue | OneShot | BoundDevice | SteeredPort | MailboxLimit
                 )
             }
 
@@ -121,6 +121,8 @@ reasons! {
     PeerRule = 74, "peer-rule", "a rule of the program at the other end keeps it on the kernel";
     ToItself = 75, "to-itself", "the UDP socket sends to itself";
     NoOvercommit = 76, "no-overcommit", "the other end belongs to another user, and this kernel promises no more memory than it has (vm.overcommit_memory is 2): what that user gives back could be missed here";
+    DescriptorTables = 77, "descriptor-tables", "its threads do not all have the same descriptors, or another process has the very same table of them (unshare or clone, CLONE_FILES): one number may mean several sockets";
+    RecalledTables = 78, "recalled-tables", "taken back before a thread got descriptors of its own, or another process the same ones (CLONE_FILES)";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

@@ -34,8 +34,8 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
         if hindrance == Reason::IoUring {
             heir::spread(s);
         }
-        // Once a process with a filter is gone, others of its family that hold the socket may upgrade it.
-        s.set(if hindrance == Reason::Seccomp { flag::UNCOUNTED } else { flag::FOR_GOOD });
+        // Once a sealed process is gone, others of its family that hold the socket may upgrade it.
+        s.set(if hindrance == Reason::IoUring { flag::FOR_GOOD } else { flag::UNCOUNTED });
         let Some(conn) = s.conn.get() else { return s.set_reason(hindrance) };
         flush::recall_outgoing(s, conn, reason, &call);
         if s.end().reason() != reason {

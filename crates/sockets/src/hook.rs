@@ -617,7 +617,18 @@ pub fn io_uring_done() {
 
 /// A seccomp filter is about to be installed: every connection goes back to the kernel, and nothing is followed any more.
 pub fn filter_begin() {
-    sealed::seal();
+    sealed::seal(Reason::Seccomp, Reason::RecalledSeccomp);
+}
+
+/// Before the calling thread gets a descriptor table of its own (CLONE_FILES of unshare, CLOSE_RANGE_UNSHARE): if there are other
+/// threads, every connection goes back to the kernel, and nothing is followed any more.
+pub fn unshare_begin() {
+    sealed::unshare_begin();
+}
+
+/// Before a thread with another descriptor table is made, or a process with the same one: as [`unshare_begin`].
+pub fn tables_differ() {
+    sealed::tables_differ();
 }
 
 /// Whether nothing is followed any more, and no call may be made that the program has not asked for.

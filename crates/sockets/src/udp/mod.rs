@@ -403,9 +403,9 @@ pub fn owns(number: i32) -> bool {
     found
 }
 
-/// Nothing is followed any more.
-pub fn leave() {
-    keep_all(Reason::Seccomp);
+/// Nothing is followed any more, because of `hindrance`.
+pub fn leave(hindrance: Reason) {
+    keep_all(hindrance);
     each(|r| {
         r.forget_mailbox();
         r.registrations.iter().for_each(Registration::forget);
