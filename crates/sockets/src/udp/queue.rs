@@ -24,6 +24,15 @@ pub fn most_in(size: u64) -> u64 {
     size / span(HEAD, 0) * true_size(0, true)
 }
 
+/// What honest senders leave in a ring at most, counted like that, where the kernel's queue would hold `room`: whoever writes more lies.
+///
+/// Of a length that counts c for s octets of the ring records fit as long as they end within room * s / c octets behind the head. So one that ends u octets behind it
+/// counts room * s / u at most, and never more than 26 s (832 for 32 octets, of an empty one). Ever longer ones come nearest to that, where u ends at 0.988 room (c / s of
+/// the longest is 1.012): these sum up to room * (1 + ln(26 / 1.012)) = 4.246 room. Before them there may be one of any length, for which an empty ring always has room.
+pub fn most_left(room: u64) -> u64 {
+    room * 17 / 4 + true_size(dgram::LONGEST, true)
+}
+
 /// Memory that the kernel would count for what is in the ring; `None`: that changes too fast to tell, or makes no sense.
 #[cold]
 pub fn of(map: &MailboxMap, is_v4: bool) -> Option<u64> {
@@ -92,6 +101,25 @@ mod tests {
     use bypath_shm::mailbox::{Pushed, Reader, Writer};
     use bypath_sys::sock;
     use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn ever_longer_datagrams_are_no_lie() {
+        let (memory, room) = (MailboxMap::memory(1 << 18, 3).unwrap(), 212_992);
+        let map = MailboxMap::map(memory).unwrap();
+        let reader = Reader::new(map.mailbox(), map.ring());
+        let epoch = reader.open_begin().unwrap();
+        assert!(reader.open_finish(epoch));
+        let (writer, left) = (Writer::new(map.mailbox(), map.ring(), 1), AtomicU64::new(0));
+        let octets = vec![0; dgram::LONGEST];
+        for len in 0..=65_507 {
+            let limit = room / true_size(len, true) * span(HEAD, len);
+            while writer.push(&left, &[0; HEAD], &octets[..len], limit) == Pushed::Sent {}
+        }
+        let left = of(&map, true).unwrap();
+        assert!(left > 4 * room && left < room * 17 / 4, "{left}");
+        assert!(left <= most_left(room));
+        bypath_sys::fd::close(memory);
+    }
 
     #[test]
     fn each_sender_finds_its_own_first_and_leaves_the_others() {

@@ -1,7 +1,7 @@
 //! The recall of a mailbox: before others come to have its socket, what nobody has read is sent again to the kernel's queue, where every
 //! holder finds it. Its reader does that alone, in the names of those who have sent it (`stand_in`), whether they run, are stopped, or dead.
 
-use super::receive::{HEAD, HEAD_LONG, OVERDUE, from_head};
+use super::receive::{HEAD, HEAD_LONG, from_head};
 use super::stand_in::StandIn;
 use super::told::Told;
 use super::{LONGEST, Name, Record, groups, meet, queue};
@@ -201,7 +201,8 @@ impl Record {
         if !is_last && !queue::all(map, goes) {
             return true;
         }
-        let (mut load, mut taken, most) = (Load::none(fd), 0, OVERDUE * self.inbound.room.load(Relaxed));
+        let most = queue::most_left(self.inbound.room.load(Relaxed));
+        let (mut load, mut taken) = (Load::none(fd), 0);
         for _ in 0..map.ring().size() / ALIGN {
             let Ok(Some(peeked)) = reader.peek() else { break };
             let Some((source, to)) = self.parties(reader.ring(), &peeked.place, &entrance.local) else {
@@ -287,7 +288,7 @@ mod tests {
 
     /// A record of that socket, in whose mailbox these sources have said something.
     fn said_to(receiver: &UdpSocket, said: &[(Name, &str)]) -> &'static Record {
-        let memory = MailboxMap::memory(8192, 3).unwrap();
+        let memory = MailboxMap::memory(1 << 16, 3).unwrap();
         let map: &'static MailboxMap = Box::leak(Box::new(MailboxMap::map(memory).unwrap()));
         fd::close(memory);
         let reader = Reader::new(map.mailbox(), map.ring());
@@ -295,7 +296,7 @@ mod tests {
         assert!(reader.open_finish(epoch));
         for (source, octets) in said {
             let writer = Writer::new(map.mailbox(), map.ring(), 1);
-            let pushed = writer.push(&AtomicU64::new(0), &head_of(source), octets.as_bytes(), 8192);
+            let pushed = writer.push(&AtomicU64::new(0), &head_of(source), octets.as_bytes(), 1 << 16);
             assert_eq!(pushed, Pushed::Sent);
         }
         let r = Box::leak(Box::<Record>::default());
@@ -346,12 +347,21 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_longer_than_the_queue_is_no_lie() {
+        let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
+        let r = said_to(&receiver, &[(sender, &"l".repeat(40_000))]);
+        r.recall(false);
+        assert_eq!(found(&receiver, r), (vec!["l".repeat(9)], 0));
+        assert_eq!((r.stays(), r.has_mailbox()), (None, true));
+    }
+
+    #[test]
     fn who_leaves_more_than_there_can_be_ends_the_mailbox() {
         let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, ""); 8192 / 32]);
         r.recall(false);
-        let (found, most) = (std::iter::from_fn(|| receiver.recv(&mut [0]).ok()).count(), OVERDUE * 8192);
-        assert_eq!(found as u64, most / 832 + 1, "it stops behind these");
+        let found = std::iter::from_fn(|| receiver.recv(&mut [0]).ok()).count();
+        assert_eq!(found as u64, queue::most_left(8192) / 832 + 1, "it stops behind these");
         assert_eq!((r.stays(), r.has_mailbox()), (Some(Reason::PeerMemoryInvalid), false));
     }
 

@@ -38,10 +38,6 @@ const TRIES: u32 = 64;
 const WAITED: u32 = 64;
 /// ... and until somebody lies.
 const ROUNDS: u32 = 1000;
-/// What is read at most while the kernel has something: so many times what its queue would hold, in the memory that it counts for that. The ring was full when
-/// the gate was closed for it, and holds more than the queue, but less than three times as much, where ever longer datagrams come after ever shorter ones; who was
-/// just writing is behind that. Whoever writes on lies.
-pub(super) const OVERDUE: u64 = 4;
 
 /// A datagram that came through the mailbox.
 #[derive(Clone, Copy, Debug)]
@@ -367,7 +363,7 @@ impl Record {
         }
         // Not where another thread has just asked the kernel.
         let _ = overdue.compare_exchange(seen, seen + queue::true_size(len, true), Relaxed, Relaxed);
-        if seen > OVERDUE * self.inbound.room.load(Relaxed) {
+        if seen > queue::most_left(self.inbound.room.load(Relaxed)) {
             overdue.store(0, Relaxed);
             return !self.inbound.news.ask(fd);
         }
