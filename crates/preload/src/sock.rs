@@ -8,11 +8,11 @@ use crate::served;
 use bypath_sockets::hook;
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
-/// Whether an address of the internet, which bind() has taken or not, names a port.
-fn asks_for_a_port(address: *const sockaddr, len: socklen_t) -> bool {
+/// The port that an address of the internet names, which bind() takes or not; 0: none.
+fn port_of(address: *const sockaddr, len: socklen_t) -> u16 {
     // sin_port and sin6_port stand behind the family.
     let start = (len >= 4).then(|| memory::read(address.cast::<[u8; 4]>())).flatten();
-    start.is_some_and(|start| start[2..] != [0, 0])
+    start.map_or(0, |start| u16::from_be_bytes([start[2], start[3]]))
 }
 
 hook! {
@@ -69,10 +69,13 @@ hook! {
         if hook::serves() && !borrowed_memory() && let Some(done) = served::bind(fd, address, len) {
             return done;
         }
-        let ret = real(fd, address, len);
-        if !borrowed_memory() {
-            kept(|| hook::named(fd, asks_for_a_port(address, len)));
+        if borrowed_memory() {
+            return real(fd, address, len);
         }
+        let port = port_of(address, len);
+        kept(|| hook::bind_begin(fd, port));
+        let ret = real(fd, address, len);
+        kept(|| hook::named(fd, port != 0));
         ret
     }
 

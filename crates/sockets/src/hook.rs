@@ -405,6 +405,11 @@ pub fn rest_to_tell(fd: i32) -> Option<i32> {
     i32::try_from(rest + usize::from(ended)).ok()
 }
 
+/// Before bind() to `port`, 0 for the kernel's choice.
+pub fn bind_begin(fd: i32, port: u16) {
+    crate::udp::groups::bind_begin(fd, port);
+}
+
 /// After bind() and connect(). `is_chosen`: the program has chosen the port.
 pub fn named(fd: i32, is_chosen: bool) {
     crate::udp::groups::named(fd, is_chosen);
@@ -418,6 +423,7 @@ pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
         let reason = if name == libc::TCP_ULP { Reason::RecalledUlp } else { Reason::RecalledOption };
         switch::recall_both(s, reason, true);
     }
+    crate::udp::option_begin(fd, level, name);
 }
 
 /// After a successful setsockopt.

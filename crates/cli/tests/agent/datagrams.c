@@ -608,6 +608,13 @@ static void do_steer(struct args *a, struct out *o)
     struct sock_fprog filter = {1, &always};
     answer(o, setsockopt((int)num(a, 1), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter), errno);
 }
+/* let_in FD N: a filter leaves N octets of each datagram, 0: none comes in. */
+static void do_let_in(struct args *a, struct out *o)
+{
+    struct sock_filter always = {BPF_RET | BPF_K, 0, 0, (uint32_t)num(a, 2)};
+    struct sock_fprog filter = {1, &always};
+    CALL(o, setsockopt((int)num(a, 1), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
+}
 /* member FD GROUP in|out: of a group of IPv4, at the loopback. */
 static void do_member(struct args *a, struct out *o)
 {
@@ -639,6 +646,6 @@ const struct command datagram_commands[] = {
     {"collect", do_collect},     {"crowd", do_crowd},           {"flood", do_flood},
     {"count", do_count},         {"near", do_near},             {"pairs", do_pairs},
     {"steer", do_steer},         {"gulp", do_gulp},             {"member", do_member},
-    {"group_by_loopback", do_group_by_loopback},
+    {"group_by_loopback", do_group_by_loopback},                 {"let_in", do_let_in},
     {"until_refused", do_until_refused}, {NULL, NULL},
 };

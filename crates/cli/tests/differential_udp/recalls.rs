@@ -171,6 +171,82 @@ scripts! {
         s receive 3 100
         s recv 3 10 dontwait
     ";
+    its_queue_is_made_shorter, "a recall", Ring: "
+        dgrams inherited 127.0.0.1
+        pings
+        s recv 3 10 dontwait
+        c flood 3 @s:3 100 64
+        s setsockopt 3 rcvbuf 2048
+        s exec plain
+        s near 3
+    ";
+    its_queue_is_made_shorter_before_a_fork, "a recall", Ring: "
+        dgrams inherited 127.0.0.1
+        pings
+        s recv 3 10 dontwait
+        c flood 3 @s:3 100 64
+        s setsockopt 3 rcvbuf 2048
+        s fork heir
+        heir exec plain
+        heir near 3
+        s recv 3 10 dontwait
+        heir exit 0
+        s wait heir
+    ";
+    it_gets_a_partner, "a recall", Ring: "
+        dgrams inherited 127.0.0.1
+        c socket inet dgram|cloexec
+        c bind 4 127.0.0.1:0
+        pings
+        s go echoes echo_from 3 100
+        c ping_to 4 100 64 @s:3
+        s join echoes
+        s recv 3 10 dontwait
+        c sendto 3 10 1 0 @s:3
+        c sendto 4 11 1 0 @s:3
+        c sendto 3 12 1 0 @s:3
+        s connect 3 @c:3
+        c sendto 4 13 1 0 @s:3
+        c sendto 3 14 1 0 @s:3
+        s exec plain
+        s receive 3 100
+        s receive 3 100
+        s receive 3 100
+        s receive 3 100
+        s recv 3 10 dontwait
+    ";
+    it_lets_in_nothing_any_more, "a recall", Ring: "
+        dgrams inherited 127.0.0.1
+        pings
+        s recv 3 10 dontwait
+        c sendto 3 10 1 0 @s:3
+        c sendto 3 11 1 0 @s:3
+        s let_in 3 0
+        c sendto 3 12 1 0 @s:3
+        s exec plain
+        s receive 3 100
+        s receive 3 100
+        s recv 3 10 dontwait
+    ";
+    another_one_comes_to_its_port, "a recall", Ring: "
+        s socket inet dgram
+        s setsockopt 3 reuseaddr 1
+        s bind 3 127.0.0.1:0
+        c socket inet dgram|cloexec
+        pings 127.0.0.1:%port:s:3
+        s recv 3 10 dontwait
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        c sendto 3 11 1 0 127.0.0.1:%port:s:3
+        s socket inet dgram
+        s setsockopt 4 reuseaddr 1
+        s bind 4 127.0.0.1:%port:s:3
+        c sendto 3 12 1 0 127.0.0.1:%port:s:3
+        s exec plain
+        s receive 3 100
+        s receive 3 100
+        s recv 3 10 dontwait
+        s receive 4 100
+    ";
     a_port_is_free_when_its_socket_is_closed, "close and bind anew", Ring: "
         dgrams inherited 127.0.0.1
         pings

@@ -82,7 +82,11 @@ impl Record {
 
     /// It comes to its port, leaves it, or is another one there: who gets what is the kernel's choice anew.
     pub(super) fn regroup(&self) {
-        let port = self.port.load(Relaxed);
+        self.regroup_at(self.port.load(Relaxed));
+    }
+
+    /// The same of that port.
+    fn regroup_at(&self, port: u32) {
         if !self.shares_port() || port == 0 {
             return;
         }
@@ -96,7 +100,10 @@ impl Record {
                 other.steers.store(true, Relaxed);
                 other.keep(Reason::SteeredPort);
             }
-            (true, false) => other.end_mailbox(Reason::SharedPort),
+            (true, false) => {
+                other.recall_before(Reason::SharedPort);
+                other.end_mailbox(Reason::SharedPort);
+            }
         });
     }
 
@@ -105,6 +112,13 @@ impl Record {
         self.steers.store(true, Relaxed);
         self.keep(Reason::SteeredPort);
         self.regroup();
+    }
+}
+
+/// Before bind() to `port`: what waits at it is those sockets' for which it came.
+pub fn bind_begin(fd: i32, port: u16) {
+    if let Some(r) = super::of(fd) {
+        r.regroup_at(port.into());
     }
 }
 

@@ -324,7 +324,24 @@ impl Record {
 /// Before connect().
 pub fn connect_begin(fd: i32) {
     if let Some(r) = of(fd) {
+        r.recall_before(Reason::RecalledConnect);
+        // It leaves its port's group, or comes to one.
+        r.regroup();
         r.renamed();
+    }
+}
+
+/// Before setsockopt(): what waits has been let in by what holds until now.
+pub fn option_begin(fd: i32, level: i32, name: i32) {
+    use options::Effect;
+    let Some(r) = of(fd) else { return };
+    let effect = options::effect(level, name);
+    if matches!(effect, Effect::Room | Effect::Steers | Effect::Stays(_)) {
+        r.recall_before(Reason::RecalledOption);
+    }
+    // Of others at its port, too, as it becomes another one there.
+    if matches!(effect, Effect::Steers | Effect::Stays(Reason::BoundDevice)) {
+        r.regroup();
     }
 }
 

@@ -131,9 +131,8 @@ impl Load {
         Load { sum: 0, most: most.max(0) as u64 }
     }
 
-    /// That and a datagram to `to`; `None`: there is no room for it.
-    fn and(self, place: &Place, to: &Name) -> Option<Load> {
-        let own = queue::true_size(place.len(), to.is_v4());
+    /// That and a datagram that counts so much; `None`: there is no room for it.
+    fn and(self, own: u64) -> Option<Load> {
         // Where nothing is there is room for one.
         let fits = self.sum == 0 || self.sum + own <= self.most;
         fits.then_some(Load { sum: self.sum + own, ..self })
@@ -149,6 +148,14 @@ impl Drop for Entrance {
 }
 
 impl Record {
+    /// Before something changes by which the kernel decides what it lets into its queue: what waits has been let in, so it lies there before that.
+    pub(super) fn recall_before(&self, reason: Reason) {
+        if self.has_unread() {
+            self.recall(false);
+            self.end_mailbox(reason);
+        }
+    }
+
     /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can. `is_last`: nobody will look into the ring any more, as this process
     /// is about to become another program.
     #[cold]
@@ -189,11 +196,13 @@ impl Record {
     ) -> bool {
         let Some(mut entrance) = Entrance::of(self, fd) else { return true };
         let mut stand_ins = StandIns { known: [const { None }; KEPT], next: 0, fd };
-        let mut load = Load::none(fd);
+        let (mut load, room) = (Load::none(fd), self.inbound.room.load(Relaxed));
         // What stays in the ring is read before what the kernel has: all of it goes, as far as the kernel would have had it, or nothing.
         let goes = |place: &Place| {
             self.parties(reader.ring(), place, &entrance.local).is_some_and(|(source, to)| {
-                let Some(more) = load.and(place, &to) else { return true };
+                // What there was room for when it came, and now is not, waits for its reader.
+                let own = queue::true_size(place.len(), to.is_v4());
+                let Some(more) = load.and(own) else { return load.sum + own > room };
                 load = more;
                 entrance.lets_in(&source, &to) && stand_ins.of(&source, self).is_some()
             })
@@ -201,14 +210,13 @@ impl Record {
         if !is_last && !queue::all(map, goes) {
             return true;
         }
-        let most = queue::most_left(self.inbound.room.load(Relaxed));
-        let (mut load, mut taken) = (Load::none(fd), 0);
+        let (mut load, mut taken, most) = (Load::none(fd), 0, queue::most_left(room));
         for _ in 0..map.ring().size() / ALIGN {
             let Ok(Some(peeked)) = reader.peek() else { break };
             let Some((source, to)) = self.parties(reader.ring(), &peeked.place, &entrance.local) else {
                 break;
             };
-            let more = load.and(&peeked.place, &to);
+            let more = load.and(queue::true_size(peeked.place.len(), to.is_v4()));
             let goes = more.is_some() && entrance.lets_in(&source, &to);
             let stand_in = if goes { stand_ins.of(&source, self) } else { None };
             if more.is_some() && stand_in.is_none() && !is_last {
@@ -341,9 +349,27 @@ mod tests {
         assert_eq!(sock::option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF), Ok(2304));
         let everywhere = Name { ip: near.ip, ..everywhere };
         let r = said_to(&receiver, &[(near, "one"), (near, "two"), (everywhere, "three"), (near, "four")]);
+        r.inbound.room.store(2304, Relaxed);
         r.recall(false);
         assert_eq!(found(&receiver, r), (vec!["one".into(), "two".into()], 0));
         assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 2);
+    }
+
+    #[test]
+    fn what_there_was_room_for_when_it_came_waits_for_its_reader() {
+        let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
+        let r = said_to(&receiver, &[(sender, "one"), (sender, "two"), (sender, "three")]);
+        let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
+        let room = |octets: i32| {
+            let octets = octets.to_ne_bytes();
+            sock::set_option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets).unwrap();
+        };
+        room(0);
+        r.recall(false);
+        assert_eq!(found(&receiver, r), (vec![], unread));
+        room(8192);
+        r.recall(false);
+        assert_eq!(found(&receiver, r), (["one", "two", "three"].map(String::from).into(), 0));
     }
 
     #[test]
