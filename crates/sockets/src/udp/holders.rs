@@ -91,7 +91,7 @@ pub fn stays(bit: u64) {
     });
 }
 
-/// Before another program, in this process or a child, gets what is not close-on-exec.
+/// Before another program, in this process or a child, gets what is not close-on-exec. What is, this process has no more after an exec.
 pub fn hand_over(reason: Reason) {
     if !is_active() {
         return;
@@ -99,9 +99,14 @@ pub fn hand_over(reason: Reason) {
     table::each(|fd, entry| {
         if let Entry::Udp(number) = entry
             && let Some(r) = record(number)
-            && fd::is_cloexec(fd) == Ok(false)
         {
-            r.spreads(reason);
+            match fd::is_cloexec(fd) {
+                Ok(false) => r.spreads(reason),
+                Ok(true) if reason == Reason::RecalledExec && !state::is_memory_of_another() => {
+                    r.leave_the_rest();
+                }
+                _ => {}
+            }
         }
     });
 }

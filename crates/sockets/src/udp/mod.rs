@@ -226,6 +226,7 @@ pub fn close_begin(number: u32) {
         && r.descriptors.load(Acquire) == 1
         && !state::is_borrowed()
     {
+        r.leave_the_rest();
         r.end_mailbox(Reason::RecalledClose);
         r.regroup();
     }
@@ -400,6 +401,7 @@ pub fn keep_all(reason: Reason) {
 /// The process ends.
 pub fn exiting() {
     each(|r| {
+        r.leave_the_rest();
         r.end_mailbox(Reason::RecalledExit);
         stand_in::take_back(r);
     });

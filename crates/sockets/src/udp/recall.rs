@@ -156,6 +156,14 @@ impl Record {
         }
     }
 
+    /// Before this process has it no more: what could not be recalled as others got it goes to them, behind what the kernel has. Who was forked with the ring
+    /// may read it there.
+    pub(super) fn leave_the_rest(&self) {
+        if self.spread.load(SeqCst) && self.has_unread() {
+            self.recall(self.end.load(Relaxed) == 0);
+        }
+    }
+
     /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can. `is_last`: nobody will look into the ring any more, as this process
     /// is about to become another program.
     #[cold]
