@@ -377,6 +377,14 @@ pub fn owner(fd: i32) -> Result<u32> {
     status_of(fd).map(|st| st.st_uid)
 }
 
+/// Who owns the file of this name, in this user namespace; a symbolic link stands for itself.
+///
+/// # Errors
+/// As stat(2).
+pub fn owner_of(path: &std::ffi::CStr) -> Result<u32> {
+    status_at(libc::AT_FDCWD, path).map(|st| st.st_uid)
+}
+
 /// The kind of file system of what a descriptor leads to (linux/magic.h).
 ///
 /// # Errors

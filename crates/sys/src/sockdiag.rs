@@ -141,10 +141,48 @@ pub fn unix_peer(netlink: i32, fd: i32) -> Result<Option<Found>> {
     Ok(Some(Found { cookie: f.cookie, uid: f.uid.ok_or(Errno::PROTO)?, inode: there, state: f.state }))
 }
 
+/// The other end of an AF_UNIX socket, by its name.
+#[derive(Debug)]
+pub struct UnixPeer {
+    /// Cookie of the socket itself.
+    pub own_cookie: u64,
+    /// The user of the other end: who made it.
+    pub uid: u32,
+    name: [u8; LONGEST_NAME],
+    len: usize,
+}
+
+impl UnixPeer {
+    /// Its name in the abstract namespace, without the NUL before it; `None`: it has none there.
+    pub fn abstract_name(&self) -> Option<&[u8]> {
+        self.name[..self.len].strip_prefix(b"\0")
+    }
+}
+
+/// What is at the other end of the AF_UNIX socket with this inode, as seen by who opened `netlink`. `None` if its network namespace has none such, or it is
+/// not connected.
+///
+/// # Errors
+/// Errors of the netlink socket; EPROTO where the kernel does not show users (before 5.3).
+pub fn named_peer(netlink: i32, inode: u32) -> Result<Option<UnixPeer>> {
+    let Some(own) = unix(netlink, inode)? else { return Ok(None) };
+    let Some(there) = own.peer.filter(|there| *there != 0) else { return Ok(None) };
+    let found = unix(netlink, there)?.filter(|f| f.peer == Some(inode));
+    let Some(f) = found else { return Ok(None) };
+    let uid = f.uid.ok_or(Errno::PROTO)?;
+    Ok(Some(UnixPeer { own_cookie: own.cookie, uid, name: f.name, len: f.len }))
+}
+
+/// Octets of a name of an AF_UNIX socket at most (unix(7)).
+const LONGEST_NAME: usize = 108;
+
 /// What unix_diag tells about one socket.
 struct UnixSocket {
     state: u8,
     cookie: u64,
+    name: [u8; LONGEST_NAME],
+    /// Of the name; 0 = it has none.
+    len: usize,
     /// Inode of the socket at the other end, 0 = no process holds that one; `None` = not connected.
     peer: Option<u32>,
     uid: Option<u32>,
@@ -152,8 +190,10 @@ struct UnixSocket {
 
 fn unix(netlink: i32, inode: u32) -> Result<Option<UnixSocket>> {
     // Attributes and what asks for them (linux/unix_diag.h).
+    const SHOW_NAME: u32 = 1;
     const SHOW_PEER: u32 = 4;
     const SHOW_UID: u32 = 64;
+    const NAME: u16 = 0;
     const PEER: u16 = 2;
     const UID: u16 = 7;
     // struct nlmsghdr (16) + struct unix_diag_req (24).
@@ -162,7 +202,7 @@ fn unix(netlink: i32, inode: u32) -> Result<Option<UnixSocket>> {
     request[16] = libc::AF_UNIX as u8;
     request[20..24].copy_from_slice(&u32::MAX.to_ne_bytes()); // all states
     request[24..28].copy_from_slice(&inode.to_ne_bytes());
-    request[28..32].copy_from_slice(&(SHOW_PEER | SHOW_UID).to_ne_bytes());
+    request[28..32].copy_from_slice(&(SHOW_NAME | SHOW_PEER | SHOW_UID).to_ne_bytes());
     request[32..40].copy_from_slice(&[0xff; 8]); // no cookie given
     let mut answer = [0u8; 2048];
     let Some(len) = ask(netlink, &request, &mut answer)? else { return Ok(None) };
@@ -173,10 +213,16 @@ fn unix(netlink: i32, inode: u32) -> Result<Option<UnixSocket>> {
     let mut found = UnixSocket {
         state: answer[18],
         cookie: u64::from(word(&answer, 24)) | u64::from(word(&answer, 28)) << 32,
+        name: [0; LONGEST_NAME],
+        len: 0,
         peer: None,
         uid: None,
     };
     attributes(&answer[32..len], |kind, value| match (kind, value.len()) {
+        (NAME, len @ 1..=LONGEST_NAME) => {
+            found.name[..len].copy_from_slice(value);
+            found.len = len;
+        }
         (PEER, 4) => found.peer = Some(word(value, 0)),
         (UID, 4) => found.uid = Some(word(value, 0)),
         _ => {}
@@ -363,5 +409,24 @@ mod tests {
         server.read_exact(&mut buf).unwrap();
         assert_eq!(crate::sock::tcp_counts(client.as_raw_fd()).unwrap().written, 12345);
         assert_eq!(crate::sock::tcp_counts(server.as_raw_fd()).unwrap().received, 12345);
+    }
+
+    #[test]
+    fn the_other_end_of_a_pair_is_told_by_name_and_user() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+        let name = format!("bypath-test-peer-{}\nline", process::pid());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let near = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let netlink = open(3).unwrap();
+        let inode = |s: &UnixStream| fd::identity(s.as_raw_fd()).unwrap().1 as u32;
+        let there = named_peer(netlink, inode(&near)).unwrap().expect("the accepted one");
+        assert_eq!((there.abstract_name(), there.uid), (Some(name.as_bytes()), process::euid()));
+        let own = crate::sock::option_u64(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE);
+        assert_eq!(own, Ok(there.own_cookie));
+        let there = named_peer(netlink, inode(&far)).unwrap().expect("who connected");
+        assert_eq!(there.abstract_name(), None);
+        fd::close(netlink);
     }
 }

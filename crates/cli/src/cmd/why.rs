@@ -16,6 +16,7 @@ use bypath_shm::service::of_end_name;
 use bypath_shm::view::{Direction, Path as DataPath};
 use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
+use bypath_sockets::service::place;
 use bypath_sys::process::shown_thread;
 use bypath_sys::{fd, sockdiag};
 use std::cell::OnceCell;
@@ -23,6 +24,7 @@ use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -511,35 +513,45 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
     }
 }
 
-/// The netstack service whose socket this is, and its cookie: it stands in the name of the other end.
+/// The netstack service whose socket this is, and its cookie: it stands in the name of the other end, which anybody can give to an end of a pair of his own. So
+/// that one is to be root's, the own user's, or of whose service it is that has its socket where this user looks for services.
 fn service_of(inode: &str) -> Option<(String, u64)> {
     let netlink = sockdiag::open(3).ok()?;
-    let owner = inode.parse().ok().and_then(|inode| sockdiag::unix_owner(netlink, inode).ok().flatten());
+    let peer = inode.parse().ok().and_then(|inode| sockdiag::named_peer(netlink, inode).ok().flatten());
     fd::close(netlink);
-    let (own, _) = owner?;
     // The kernel has told of a socket of this network namespace, which the process need not be in.
-    let (all, _) = foreign::table(std::process::id(), "unix", TABLE)?;
-    let names =
-        all.split(|b| *b == b'\n').filter_map(|line| line.rsplit(|b| *b == b' ').next()?.strip_prefix(b"@"));
-    let (name, cookie) = names.filter_map(of_end_name).find(|(_, cookie)| *cookie == own)?;
-    Some((name.to_owned(), cookie))
+    let peer = peer?;
+    let (name, cookie) =
+        of_end_name(peer.abstract_name()?).filter(|(_, cookie)| *cookie == peer.own_cookie)?;
+    let is_its =
+        || place::find(name).and_then(|path| path.metadata().ok()).is_some_and(|m| m.uid() == peer.uid);
+    (connections::is_trusted(peer.uid) || is_its()).then(|| (name.to_owned(), cookie))
 }
 
-/// The kind of the socket with this inode, from the tables in /proc/PID/net.
+/// The kind of the socket with this inode, from the tables in /proc/PID/net. Names that somebody chooses stand in that of AF_UNIX, lines and all: there the kernel is
+/// asked otherwise.
 fn socket_kind(pid: u32, inode: &str) -> Option<&'static str> {
-    const TABLES: [(&str, &str, usize); 6] = [
+    const TABLES: [(&str, &str, usize); 5] = [
         ("tcp", "TCP", 9),
         ("tcp6", "TCP", 9),
         ("udp", "UDP", 9),
         ("udp6", "UDP", 9),
-        ("unix", "AF_UNIX", 6),
         ("netlink", "netlink", 9),
     ];
-    TABLES.into_iter().find_map(|(table, kind, column)| {
+    let found = TABLES.into_iter().find_map(|(table, kind, column)| {
         let (text, _) = foreign::table(pid, table, TABLE)?;
         let text = String::from_utf8_lossy(&text).into_owned();
         text.lines().any(|l| l.split_whitespace().nth(column) == Some(inode)).then_some(kind)
-    })
+    });
+    found.or_else(|| is_unix(inode).then_some("AF_UNIX"))
+}
+
+/// Whether this network namespace has an AF_UNIX socket with this inode.
+fn is_unix(inode: &str) -> bool {
+    let Ok(netlink) = sockdiag::open(3) else { return false };
+    let found = inode.parse().ok().and_then(|inode| sockdiag::unix_owner(netlink, inode).ok().flatten());
+    fd::close(netlink);
+    found.is_some()
 }
 
 #[cfg(test)]

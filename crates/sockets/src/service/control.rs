@@ -12,7 +12,7 @@ use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::unix::MAX_FDS;
 use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, strangers, unix};
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -69,6 +69,8 @@ struct Service {
     /// The process that made it.
     maker: AtomicU32,
     serial: AtomicU32,
+    /// Whose it was when it answered; `OVERFLOW_UID`: it has not.
+    user: AtomicU32,
     /// It has answered this process, or the one that forked it.
     met: AtomicBool,
     /// It has not answered this process about a socket of another user's, or is not for its user: questions show that it holds the socket.
@@ -92,6 +94,24 @@ pub fn number_if_there(name: ServiceName) -> Option<u32> {
     let is_it = |s: &Service| s.name.get() == Some(&name);
     let known = KNOWN.iter().position(is_it).map(|n| n as u32);
     known.or_else(|| if is_there(name.as_str()) { number(name) } else { None })
+}
+
+/// Whether a pair that this user has made can be of the service of that name: anybody can give such a name to an end of a pair of his own. Root's and the own
+/// user's are believed, and whose the service is that answered here or that has its socket in a folder where services of his are believed.
+pub fn may_be_of(name: &str, user: u32) -> bool {
+    if user == 0 || user == process::euid() {
+        return true;
+    }
+    let is_it = |s: &&Service| s.name.get().is_some_and(|known| known.as_str() == name);
+    let has_answered =
+        KNOWN.iter().find(is_it).is_some_and(|s| s.met.load(Relaxed) && s.user.load(Relaxed) == user);
+    has_answered
+        || FOLDERS.get().into_iter().flatten().filter(|folder| folder.has_services_of(user)).any(|folder| {
+            let (mut room, mut path) = ([0; LONGEST_PATH], [0; LONGEST_PATH + 1]);
+            let Some(found) = folder.socket(name, &mut room) else { return false };
+            path[..found.len()].copy_from_slice(found);
+            CStr::from_bytes_until_nul(&path).is_ok_and(|path| fd::owner_of(path) == Ok(user))
+        })
 }
 
 /// Whether there is a socket of this name, whoever listens.
@@ -370,6 +390,7 @@ impl Service {
             file: [const { AtomicU64::new(0) }; 2],
             maker: AtomicU32::new(0),
             serial: AtomicU32::new(0),
+            user: AtomicU32::new(process::OVERFLOW_UID),
             met: AtomicBool::new(false),
             shows: AtomicBool::new(false),
             pair: AtomicU64::new(0),
@@ -443,6 +464,7 @@ impl Service {
         self.file[0].store(file.0, Relaxed);
         self.file[1].store(file.1, Relaxed);
         self.maker.store(process::pid(), Relaxed);
+        self.user.store(unix::peer_credentials(fd).map_or(process::OVERFLOW_UID, |peer| peer.uid), Relaxed);
         self.met.store(true, Relaxed);
         self.greeted.fetch_add(1, Relaxed);
         self.fd.store(fd, Release);
@@ -659,6 +681,14 @@ mod tests {
         seqpacket::listen(listener.as_fd(), 1).unwrap();
         let lab = number_if_there(name("lab"));
         assert!(lab.is_some() && lab == number(name("lab")) && lab != number_if_there(name("used")));
+        // Who has made a pair is asked, too.
+        let stranger = process::euid() + 12_345;
+        assert!(may_be_of("lab", 0) && may_be_of("nobodys0", process::euid()) && !may_be_of("lab", stranger));
+        if std::os::unix::fs::chown(folder.join("lab"), Some(stranger), None).is_ok() {
+            assert!(
+                may_be_of("lab", stranger) && !may_be_of("lab", stranger + 1) && !may_be_of("used", stranger)
+            );
+        }
         // A service that was killed leaves its socket behind.
         drop(listener);
         assert_eq!(number_if_there(name("lab")), lab);

@@ -76,14 +76,17 @@ pub fn recognise(fd: i32) -> bool {
     is_known
 }
 
-/// The service that the other end's name tells of, and the socket's cookie. Anybody may choose a name, but not the number of a socket.
+/// The service that the other end's name tells of, and the socket's cookie. Anybody may choose a name, and learn the number of a socket (sock_diag): it is
+/// asked who has made the pair, too.
 fn told_by_its_name(fd: i32, room: &mut [u8; 110]) -> Option<(&str, u64)> {
     // Asked first, as it takes no lock: getpeername(2) of a connection waits for whoever holds it locked, who may have sent it.
     if sock::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) != Ok(libc::AF_UNIX) {
         return None;
     }
     let (service, cookie) = unix::peer_name(fd, room).and_then(of_end_name)?;
-    (sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie)).then_some((service, cookie))
+    let is_its = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie)
+        && unix::peer_credentials(fd).is_ok_and(|maker| control::may_be_of(service, maker.uid));
+    is_its.then_some((service, cookie))
 }
 
 /// Looks at what the program inherits.
