@@ -42,7 +42,8 @@ pub fn any() -> bool {
 /// # Errors
 /// As [`Ringer::above`]: there is nobody who rings without waiting.
 pub fn admit(channel: i32) -> Result<()> {
-    if unix::peer_credentials(channel).is_ok_and(|other| other.uid == process::euid()) {
+    // Who is somebody else for a while is to be safe from him afterwards, too.
+    if unix::peer_credentials(channel).is_ok_and(|other| process::is_wholly(other.uid)) {
         return Ok(());
     }
     if RINGER.get().is_none() {
@@ -114,10 +115,10 @@ pub fn ring_all_the_same(bell: i32, user: u32) {
     }
 }
 
-/// Silences a bell of this process, whoever has it beside.
+/// Silences a bell of this process, whoever has it beside. Without waiting: who was of the own user when he got it may be somebody else now.
 #[inline]
 pub fn silence(bell: i32) {
-    if any() { eventfd::silence_at_once(bell) } else { eventfd::silence(bell) }
+    eventfd::silence_at_once(bell);
 }
 
 /// Called before a thread sleeps for at most `bound` ns (`None` = for ever). Returns how long to sleep.

@@ -39,9 +39,8 @@ pub fn is_one_user() -> bool {
     user == euid() && group == effective_group
 }
 
-/// Whether this process, or one forked from it, can become another user: it has the right to, or is several users already.
-pub fn may_become_another_user() -> bool {
-    const SETUID: u32 = 7;
+/// Real, effective and saved user id.
+fn own_users() -> [u32; 3] {
     let mut ids = [0u32; 3];
     let [real, effective, saved] = &mut ids;
     // SAFETY: the kernel writes to locals.
@@ -51,6 +50,18 @@ pub fn may_become_another_user() -> bool {
             [&raw mut *real as usize, &raw mut *effective as usize, &raw mut *saved as usize, 0, 0, 0],
         )
     };
+    ids
+}
+
+/// Whether this process is that user and no other, nor was one that it can be again.
+pub fn is_wholly(user: u32) -> bool {
+    own_users() == [user; 3]
+}
+
+/// Whether this process, or one forked from it, can become another user: it has the right to, or is several users already.
+pub fn may_become_another_user() -> bool {
+    const SETUID: u32 = 7;
+    let ids = own_users();
     // linux/capability.h: version 3, this process; then effective, permitted and inheritable ones, the low words first.
     let (header, mut sets) = ([0x2008_0522u32, 0], [0u32; 6]);
     // SAFETY: the kernel reads one local and writes to the other.

@@ -18,13 +18,12 @@ use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
 use bypath_sockets::service::place;
 use bypath_sys::process::shown_thread;
-use bypath_sys::{fd, sockdiag};
+use bypath_sys::{fd, process, sockdiag};
 use std::cell::OnceCell;
 use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -492,7 +491,7 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
         Err(e) => format!("cannot be looked at: {e}."),
         Ok(target) => match target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')) {
             None => format!("is no socket but {}.", output::printable(&target.to_string_lossy())),
-            Some(inode) if let Some((name, cookie)) = service_of(inode) => format!(
+            Some(inode) if let Some((name, cookie)) = service_of(pid, fd, inode) => format!(
                 "is a socket of the netstack service {name} that Bypath does not follow: it came from another program or \
                  process. Its octets go by the descriptor. More of it: bypath netstack sockets --name {name} --json (this one: \
                  {cookie:016x})"
@@ -513,9 +512,9 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
     }
 }
 
-/// The netstack service whose socket this is, and its cookie: it stands in the name of the other end, which anybody can give to an end of a pair of his own. So
-/// that one is to be root's, the own user's, or of whose service it is that has its socket where this user looks for services.
-fn service_of(inode: &str) -> Option<(String, u64)> {
+/// The netstack service whose socket this is, and its cookie: it stands in the name of the other end, which anybody can give to his end of a pair. So the process
+/// that has made the pair is to be the one that listens where this user looks for that service.
+fn service_of(pid: u32, number: i32, inode: &str) -> Option<(String, u64)> {
     let netlink = sockdiag::open(3).ok()?;
     let peer = inode.parse().ok().and_then(|inode| sockdiag::named_peer(netlink, inode).ok().flatten());
     fd::close(netlink);
@@ -523,9 +522,10 @@ fn service_of(inode: &str) -> Option<(String, u64)> {
     let peer = peer?;
     let (name, cookie) =
         of_end_name(peer.abstract_name()?).filter(|(_, cookie)| *cookie == peer.own_cookie)?;
-    let is_its =
-        || place::find(name).and_then(|path| path.metadata().ok()).is_some_and(|m| m.uid() == peer.uid);
-    (connections::is_trusted(peer.uid) || is_its()).then(|| (name.to_owned(), cookie))
+    let copy = process::descriptor_of(pid, number).ok()?;
+    let is_its = place::find(name).is_some_and(|path| place::has_made(&path, copy) == Some(true));
+    fd::close(copy);
+    is_its.then(|| (name.to_owned(), cookie))
 }
 
 /// The kind of the socket with this inode, from the tables in /proc/PID/net. Names that somebody chooses stand in that of AF_UNIX, lines and all: there the kernel is

@@ -96,22 +96,31 @@ pub fn number_if_there(name: ServiceName) -> Option<u32> {
     known.or_else(|| if is_there(name.as_str()) { number(name) } else { None })
 }
 
-/// Whether a pair that this user has made can be of the service of that name: anybody can give such a name to an end of a pair of his own. Root's and the own
-/// user's are believed, and whose the service is that answered here or that has its socket in a folder where services of his are believed.
-pub fn may_be_of(name: &str, user: u32) -> bool {
-    if user == 0 || user == process::euid() {
+/// Whether the pair that `end` is of can be of the service of that name: anybody can give such a name to his end of a pair, be it one that root or the own user has
+/// made and left him. So the process that has made it is to be the one that listens in a folder of services; if it has ended, it is asked only whose it was: root's,
+/// the own user's, and whose the service is that answered here or that has its socket there, are believed.
+pub fn may_be_of(name: &str, end: i32) -> bool {
+    let Ok(maker) = unix::peer_credentials(end) else { return false };
+    let at = |folder: &Folder, f: &dyn Fn(&CStr) -> bool| {
+        let (mut room, mut path) = ([0; LONGEST_PATH], [0; LONGEST_PATH + 1]);
+        let Some(found) = folder.socket(name, &mut room) else { return false };
+        path[..found.len()].copy_from_slice(found);
+        CStr::from_bytes_until_nul(&path).is_ok_and(f)
+    };
+    let folders = || FOLDERS.get().into_iter().flatten().filter(|folder| folder.has_services_of(maker.uid));
+    let has_made = |path: &CStr| place::has_made(Path::new(OsStr::from_bytes(path.to_bytes())), end);
+    if folders().any(|folder| at(folder, &|path| has_made(path) == Some(true))) {
         return true;
     }
+    if folders().any(|folder| at(folder, &|path| has_made(path) == Some(false))) {
+        return false;
+    }
     let is_it = |s: &&Service| s.name.get().is_some_and(|known| known.as_str() == name);
-    let has_answered =
-        KNOWN.iter().find(is_it).is_some_and(|s| s.met.load(Relaxed) && s.user.load(Relaxed) == user);
-    has_answered
-        || FOLDERS.get().into_iter().flatten().filter(|folder| folder.has_services_of(user)).any(|folder| {
-            let (mut room, mut path) = ([0; LONGEST_PATH], [0; LONGEST_PATH + 1]);
-            let Some(found) = folder.socket(name, &mut room) else { return false };
-            path[..found.len()].copy_from_slice(found);
-            CStr::from_bytes_until_nul(&path).is_ok_and(|path| fd::owner_of(path) == Ok(user))
-        })
+    let answered = KNOWN.iter().find(is_it).filter(|s| s.met.load(Relaxed));
+    maker.uid == 0
+        || maker.uid == process::euid()
+        || answered.is_some_and(|s| s.user.load(Relaxed) == maker.uid)
+        || folders().any(|folder| at(folder, &|path| fd::owner_of(path) == Ok(maker.uid)))
 }
 
 /// Whether there is a socket of this name, whoever listens.
@@ -681,13 +690,20 @@ mod tests {
         seqpacket::listen(listener.as_fd(), 1).unwrap();
         let lab = number_if_there(name("lab"));
         assert!(lab.is_some() && lab == number(name("lab")) && lab != number_if_there(name("used")));
-        // Who has made a pair is asked, too.
-        let stranger = process::euid() + 12_345;
-        assert!(may_be_of("lab", 0) && may_be_of("nobodys0", process::euid()) && !may_be_of("lab", stranger));
-        if std::os::unix::fs::chown(folder.join("lab"), Some(stranger), None).is_ok() {
-            assert!(
-                may_be_of("lab", stranger) && !may_be_of("lab", stranger + 1) && !may_be_of("used", stranger)
-            );
+        // Who has made a pair is asked, too: this process is not who listens there, or it is.
+        let (own, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(may_be_of("lab", own.as_raw_fd()));
+        let mut other = std::process::Command::new("python3");
+        let code = "import socket, sys\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\ns.bind(sys.argv[1])\ns.listen(9)\nprint(flush=True)\nsys.stdin.read()";
+        other.args(["-c", code]).arg(folder.join("taken"));
+        let other = other.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn();
+        if let Ok(mut other) = other {
+            std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+            assert!(!may_be_of("taken", own.as_raw_fd()) && may_be_of("lab", own.as_raw_fd()));
+            drop(other.stdin.take());
+            other.wait().unwrap();
+            // Nobody can tell.
+            assert!(may_be_of("taken", own.as_raw_fd()));
         }
         // A service that was killed leaves its socket behind.
         drop(listener);

@@ -1,6 +1,6 @@
 //! Where netstack services are found: a folder with a socket for each name.
 
-use bypath_sys::{fd, process, session, unix};
+use bypath_sys::{fd, process, seqpacket, session, unix};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -194,6 +194,15 @@ fn all_of(folders: &[Folder]) -> Vec<(String, PathBuf)> {
 /// Whose it is.
 pub fn is_believed(path: &Path, connected: BorrowedFd<'_>) -> Result<(), u32> {
     is_of(&of_process(), path, connected)
+}
+
+/// Whether the pair that `end` is of was made by the process that listens at this path; `None`: nobody knows, as one of them has ended, or the kernel has no
+/// numbers of processes (before Linux 6.9).
+pub fn has_made(path: &Path, end: i32) -> Option<bool> {
+    let maker = unix::peer_process(end)?;
+    let service =
+        seqpacket::connect(path).ok().and_then(|service| unix::peer_process(service.as_raw_fd()))?;
+    Some(maker == service)
 }
 
 fn is_of(folders: &[Folder], path: &Path, connected: BorrowedFd<'_>) -> Result<(), u32> {
