@@ -18,12 +18,13 @@ use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
 use bypath_sockets::service::place;
 use bypath_sys::process::shown_thread;
-use bypath_sys::{fd, process, sockdiag};
+use bypath_sys::{fd, process, sockdiag, unix};
 use std::cell::OnceCell;
 use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -523,9 +524,23 @@ fn service_of(pid: u32, number: i32, inode: &str) -> Option<(String, u64)> {
     let (name, cookie) =
         of_end_name(peer.abstract_name()?).filter(|(_, cookie)| *cookie == peer.own_cookie)?;
     let copy = process::descriptor_of(pid, number).ok()?;
-    let is_its = place::find(name).is_some_and(|path| place::has_made(&path, copy) == Some(true));
+    let is_its = match place::find(name) {
+        Some(path) => place::has_made(&path, copy) == Some(true),
+        // The program looks in another folder than this user.
+        None => is_made_by_a_service(copy),
+    };
     fd::close(copy);
     is_its.then(|| (name.to_owned(), cookie))
+}
+
+/// Whether a process of root's or the own user's that runs this very command has made the pair that a socket is of.
+fn is_made_by_a_service(socket: i32) -> bool {
+    let file = |of: &str| fs::metadata(format!("/proc/{of}/exe")).map(|m| (m.dev(), m.ino()));
+    unix::peer_credentials(socket).is_ok_and(|maker| {
+        let itself = file("self");
+        connections::is_trusted(maker.uid)
+            && itself.is_ok_and(|itself| file(&maker.pid.to_string()).ok() == Some(itself))
+    })
 }
 
 /// The kind of the socket with this inode, from the tables in /proc/PID/net. Names that somebody chooses stand in that of AF_UNIX, lines and all: there the kernel is
