@@ -3,7 +3,7 @@
 //! A bell is an eventfd, and its description belongs to all who have it: who clears O_NONBLOCK there and fills, or empties, the counter would
 //! have write(2), or read(2), wait for ever. And the own inbox is one for all peers: who wipes a mark or a ticket there keeps the wake of
 //! somebody else's connection from a sleeper. So, from the first such peer on, the kernel rings all bells (`bypath_sys::aio`),
-//! they are silenced without waiting, and who sleeps looks at everything ten times a second. Nor is memory given back then (MADV_REMOVE), but as a whole
+//! and who sleeps looks at everything ten times a second. (They are silenced without waiting in any case.) Nor is memory given back then (MADV_REMOVE), but as a whole
 //! with its last mapping: that takes the lock of the file, which anybody can hold who has it and writes there without end. It stays so when the peer has gone: others may
 //! have what it had. Among programs of one user nothing of this is done: they could stop each other anyway.
 //!

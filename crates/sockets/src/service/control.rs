@@ -101,18 +101,25 @@ pub fn number_if_there(name: ServiceName) -> Option<u32> {
 /// the own user's, and whose the service is that answered here or that has its socket there, are believed.
 pub fn may_be_of(name: &str, end: i32) -> bool {
     let Ok(maker) = unix::peer_credentials(end) else { return false };
-    let at = |folder: &Folder, f: &dyn Fn(&CStr) -> bool| {
-        let (mut room, mut path) = ([0; LONGEST_PATH], [0; LONGEST_PATH + 1]);
-        let Some(found) = folder.socket(name, &mut room) else { return false };
-        path[..found.len()].copy_from_slice(found);
-        CStr::from_bytes_until_nul(&path).is_ok_and(f)
+    let paths = || {
+        let folders = FOLDERS.get().into_iter().flatten().filter(|folder| folder.has_services_of(maker.uid));
+        folders.filter_map(|folder| {
+            let (mut room, mut path) = ([0; LONGEST_PATH], [0; LONGEST_PATH + 1]);
+            let found = folder.socket(name, &mut room)?;
+            path[..found.len()].copy_from_slice(found);
+            Some(path)
+        })
     };
-    let folders = || FOLDERS.get().into_iter().flatten().filter(|folder| folder.has_services_of(maker.uid));
-    let has_made = |path: &CStr| place::has_made(Path::new(OsStr::from_bytes(path.to_bytes())), end);
-    if folders().any(|folder| at(folder, &|path| has_made(path) == Some(true))) {
-        return true;
+    let mut is_anothers = false;
+    for path in paths() {
+        let text = path.split(|octet| *octet == 0).next().unwrap_or_default();
+        match place::has_made(Path::new(OsStr::from_bytes(text)), end) {
+            Some(true) => return true,
+            Some(false) => is_anothers = true,
+            None => {}
+        }
     }
-    if folders().any(|folder| at(folder, &|path| has_made(path) == Some(false))) {
+    if is_anothers {
         return false;
     }
     let is_it = |s: &&Service| s.name.get().is_some_and(|known| known.as_str() == name);
@@ -120,7 +127,9 @@ pub fn may_be_of(name: &str, end: i32) -> bool {
     maker.uid == 0
         || maker.uid == process::euid()
         || answered.is_some_and(|s| s.user.load(Relaxed) == maker.uid)
-        || folders().any(|folder| at(folder, &|path| fd::owner_of(path) == Ok(maker.uid)))
+        || paths().any(|path| {
+            CStr::from_bytes_until_nul(&path).is_ok_and(|path| fd::owner_of(path) == Ok(maker.uid))
+        })
 }
 
 /// Whether there is a socket of this name, whoever listens.
