@@ -5,6 +5,8 @@
 #[path = "agent/programs.rs"]
 mod programs;
 
+#[path = "crash/cut.rs"]
+mod cut;
 #[path = "crash/floods.rs"]
 mod floods;
 #[path = "crash/heirs.rs"]

@@ -102,6 +102,9 @@ pub mod writer_flag {
     /// W has claimed, or is about to, and its re-sent bytes are not all on the carrier yet: who was told of bytes in
     /// the ring finds them there in a moment.
     pub const FLUSHING: u32 = 2;
+    /// R has dissolved the carrier, as somebody has it who cannot read what W, which is gone, has left here: to who can, the
+    /// carrier's error is the end.
+    pub const CUT: u32 = 4;
 }
 
 /// How often a head that moves while it is looked at is looked at again: siblings take turns, and only a liar goes on and on.

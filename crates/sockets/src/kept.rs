@@ -239,7 +239,7 @@ pub fn let_go_of_parents() {
 /// Whether reads must look here, and at the carrier before they find nothing.
 #[inline]
 pub fn concerns(s: &Sock) -> bool {
-    s.has(flag::NO_READ)
+    s.has(flag::NO_READ | flag::ASIDE)
 }
 
 /// Whether bytes have to be put aside before the shutdown that `s` is marked with.

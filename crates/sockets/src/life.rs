@@ -8,7 +8,8 @@ use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
 use crate::{
-    carrier, epoll, flush, guard, kept, leaving, memory, rendezvous, service, stay, switch, taken, udp, worth,
+    carrier, cut, epoll, flush, guard, kept, leaving, memory, rendezvous, service, stay, switch, taken, udp,
+    worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
@@ -560,6 +561,11 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
                 && let Some(conn) = s.conn.get()
             {
                 switch::recall_incoming_within(s, conn, reason, &patience);
+                if (s.has(flag::SPREAD) || deed.is_some_and(|d| d.is_about(s)))
+                    && let Some(call) = Call::enter()
+                {
+                    cut::off(s, conn, &call);
+                }
                 if deed.is_some_and(|d| d.is_about(s)) && s.end().w.path.load(Acquire) == wpath::KERNEL {
                     conn.inc().leave();
                 }

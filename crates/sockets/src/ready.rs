@@ -1,6 +1,7 @@
 //! Readiness of one followed socket: what the ring says, and what to ask the carrier.
 
 use crate::carrier;
+use crate::cut;
 use crate::kept;
 use crate::peer::Conn;
 use crate::switch;
@@ -30,7 +31,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
     match conn.inc().readable(conn.rx.size()) {
         Ok(Readable::Ring { available, .. }) => {
             available >= need
-                || available > 0 && s.has(flag::PEER_GONE)
+                || s.has(flag::PEER_GONE) && (available > 0 || cut::is_off(conn))
                 || s.end().pending_error.load(Relaxed) != 0
         }
         Ok(Readable::Drain(head)) => {

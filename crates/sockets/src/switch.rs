@@ -9,7 +9,7 @@ use crate::table::{Sock, UNPUBLISHED, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, flush, guard, heir, leaving, life, log, memory, options, uring, wish};
+use crate::{cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -269,6 +269,9 @@ pub fn recall_both_within(s: &'static Sock, reason: Reason, forever: bool, patie
         flush::empty_ring(s, conn, reason, &call);
     }
     recall_incoming_within(s, conn, reason, patience);
+    if s.has(flag::HANDED_OVER) {
+        cut::off(s, conn, &call);
+    }
     end_recall(s, conn);
 }
 

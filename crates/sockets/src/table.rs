@@ -61,6 +61,8 @@ pub mod flag {
     pub const ELDERS: u32 = 8192;
     /// A process without a place in the family's table holds it, too: its number is not used again.
     pub const CROWDED: u32 = 16384;
+    /// Bytes were put aside, though it reads on: see `cut`.
+    pub const ASIDE: u32 = 32768;
     /// Any of the reasons for which nothing is upgraded.
     pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
 }

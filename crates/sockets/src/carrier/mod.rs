@@ -153,6 +153,9 @@ pub trait Backend: Sync {
     /// Ends a connection that is beyond use, as a reset does where the kind knows one.
     fn reset(&self, s: &Sock);
 
+    /// Whoever reads from it is told an error from now on, and not its end. False if the kind knows no such thing.
+    fn dissolve(&self, s: &Sock) -> bool;
+
     /// Bytes that the kernel would discard if the connection were reset now.
     fn discardable(&self, s: &Sock) -> usize;
 

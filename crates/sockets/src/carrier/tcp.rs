@@ -110,6 +110,11 @@ impl Backend for Tcp {
         sock::shutdown(s.carrier(), libc::SHUT_RDWR);
     }
 
+    fn dissolve(&self, s: &Sock) -> bool {
+        // ECONNRESET once, then ENOTCONN.
+        sock::disconnect(s.carrier()).is_ok()
+    }
+
     fn discardable(&self, s: &Sock) -> usize {
         sock::unsent(s.carrier()).unwrap_or(0)
     }

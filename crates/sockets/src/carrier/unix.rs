@@ -99,6 +99,10 @@ impl Backend for Unix {
         sock::shutdown(s.carrier(), libc::SHUT_RDWR);
     }
 
+    fn dissolve(&self, _s: &Sock) -> bool {
+        false
+    }
+
     fn discardable(&self, _s: &Sock) -> usize {
         // What was sent lies in the other end's queue, and stays there.
         0

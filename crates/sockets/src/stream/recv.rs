@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard, heir, kept, options, service};
+use crate::{carrier, cut, epoll, fault, foreign, guard, heir, kept, options, service};
 use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -327,6 +327,9 @@ fn take(
                         }
                     }
                     other => {
+                        let is_end =
+                            matches!(other, Err(Errno::CONNRESET | Errno::NOTCONN)) && cut::is_off(conn);
+                        let other = if is_end { Ok(0) } else { other };
                         match other {
                             Ok(_) if want > done && switch::inherit(s, conn) => continue,
                             Ok(_) if want > done => carrier_ended(call, s, conn, false),
@@ -647,6 +650,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
             }
             _ => News::Look,
         },
+        Err(_) if cut::is_off(conn) => nothing_more(Ok(0)),
         Err(e) => {
             s.set(flag::PEER_GONE);
             s.keep_error(e.raw_os_error());
