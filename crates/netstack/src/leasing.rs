@@ -33,6 +33,9 @@ pub struct Leasing {
     client: Client,
     socket: SocketId,
     used: Option<Lease>,
+    /// Which of the stack's addresses it brought ([`Address::serial`](bypath_stack::iface::Address::serial)): one that was there before is not
+    /// the server's to take away.
+    brought: Option<u64>,
     /// What was not told yet: the address is still asked for on the link.
     claims: Option<Lease>,
     /// It was given back: the address goes at this time.
@@ -63,6 +66,7 @@ impl Leasing {
             client,
             socket,
             used: None,
+            brought: None,
             claims: None,
             leaves: None,
             room: Box::new([0; LONGEST]),
@@ -158,8 +162,9 @@ impl Leasing {
         } else {
             self.drop_lease(stack);
             if let Some(prefix) = Prefix::new(IpAddr::V4(lease.address), lease.prefix_len) {
-                // RFC 2131, 4.4.1: it asks on the link whether the address is free. One that somebody added by hand is as good.
-                let _ = stack.claim_leased_address(now, self.iface, prefix);
+                // RFC 2131, 4.4.1: it asks on the link whether the address is free. One that somebody added by hand is as good, and stays his.
+                let is_new = stack.claim_leased_address(now, self.iface, prefix).is_ok();
+                self.brought = if is_new { serial(stack, self.iface, &lease) } else { None };
             }
         }
         self.used = Some(lease.clone());
@@ -177,7 +182,10 @@ impl Leasing {
     fn drop_lease(&mut self, stack: &mut Stack) {
         self.drop_routes(stack);
         stack.set_ipv4_mtu(self.iface, None);
-        if let Some(lease) = self.used.take() {
+        if let Some(lease) = self.used.take()
+            && let Some(brought) = self.brought.take()
+            && serial(stack, self.iface, &lease) == Some(brought)
+        {
             stack.remove_address(self.iface, IpAddr::V4(lease.address));
         }
     }
@@ -193,6 +201,11 @@ impl Leasing {
 /// Whether the address is still asked for on the link, or was found to be somebody else's.
 fn is_claimed(stack: &Stack, iface: IfaceId, lease: &Lease) -> bool {
     stack.addresses(iface).iter().any(|a| a.ip() == IpAddr::V4(lease.address) && !a.is_usable())
+}
+
+/// Which of all addresses that the stack ever had the leased one is.
+fn serial(stack: &Stack, iface: IfaceId, lease: &Lease) -> Option<u64> {
+    stack.addresses(iface).iter().find(|a| a.ip() == IpAddr::V4(lease.address)).map(|a| a.serial)
 }
 
 fn routes(lease: &Lease, iface: IfaceId) -> impl Iterator<Item = Route> {
@@ -494,6 +507,44 @@ mod tests {
         let again = "10.0.0.43/24".parse().expect("an address");
         world.stacks[0].add_address(world.now, world.ifaces[0], again).expect("an address");
         assert_eq!(path(&world).map(|p| p.mtu), Ok(1500));
+    }
+
+    /// A server may lease what was given by hand, and take that back.
+    #[test]
+    fn an_address_that_was_there_before_its_lease_stays_after_it() {
+        let by_hand = || {
+            let mut world = World::new(0);
+            let own = "10.0.0.42/24".parse().expect("an address");
+            world.stacks[0].add_address(world.now, world.ifaces[0], own).expect("an address");
+            world.bound()
+        };
+        let mut world = by_hand();
+        world.pass(51);
+        let (renewal, ..) = world.asked().expect("a renewal");
+        world.answer([10, 0, 0, 42].into(), &reply(renewal, NAK, [0; 4].into(), &[(54, &SERVER.octets())]));
+        assert!(matches!(world.events[..], [Event::Bound(_), Event::Lost]), "{:?}", world.events);
+        assert_eq!((world.addresses(), world.default_routers().len()), (vec!["10.0.0.42/24".to_owned()], 0));
+
+        let mut world = by_hand();
+        world.pass(51);
+        let (renewal, ..) = world.asked().expect("a renewal");
+        world.grant([10, 0, 0, 42].into(), renewal, ACK, [10, 0, 0, 43], [10, 0, 0, 254]);
+        assert_eq!(world.addresses(), ["10.0.0.42/24", "10.0.0.43/24"]);
+        world.leasing.release(world.now);
+        world.pass(3);
+        world.settle();
+        assert_eq!(world.addresses(), ["10.0.0.42/24"]);
+
+        // One that was added again by hand is another one than was leased.
+        let mut world = World::new(0).bound();
+        let iface = world.ifaces[0];
+        let own: Prefix = "10.0.0.42/24".parse().expect("an address");
+        assert!(world.stacks[0].remove_address(iface, own.address()));
+        world.stacks[0].add_address(world.now, iface, own).expect("an address");
+        world.leasing.release(world.now);
+        world.pass(3);
+        world.settle();
+        assert_eq!(world.addresses(), ["10.0.0.42/24"]);
     }
 
     /// RFC 2131, 4.4.1.

@@ -23,21 +23,24 @@ pub struct Forking {
 /// upgrades or forgets it meanwhile.
 pub fn begin() -> Forking {
     let none = Forking { life: None, thread: None, birth: None };
-    // UDP sockets are followed before there is any state.
-    let Some(state) = state::get().or_else(udp::holders::begin) else {
-        if !state::is_sealed() && !state::is_borrowed() {
-            udp::holders::forking(None);
-        }
-        return none;
-    };
     if state::is_sealed() {
-        heir::spread_everything();
+        if state::get().is_some() {
+            heir::spread_everything();
+        }
         return none;
     }
     if state::is_borrowed() {
         return none;
     }
+    // UDP sockets are followed before there is any state.
+    let state = state::get().or_else(udp::holders::begin);
+    // Held to the end of the fork: what pthread_atfork(3) registers runs before it, and other threads do. What comes up meanwhile
+    // would be shared by the child, and nobody would know.
     let life = state::LIFE.lock(table::tid());
+    let Some(state) = state.or_else(state::get) else {
+        udp::holders::forking(None);
+        return Forking { life, thread: thread::existing(), birth: None };
+    };
     // Where this process has no place itself nobody could tell that it holds what the child does.
     let is_placeless = state::are_children_elsewhere() || state.bit() == 0;
     let place = if is_placeless { None } else { state.reserve_place() };
@@ -107,10 +110,13 @@ impl Forking {
         service::enter_child();
         udp::holders::enter_child();
         udp::user::enter_child();
-        let Some(state) = state::get() else { return state::own_copy() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
         state::LIFE.reset();
+        let Some(state) = state::get() else {
+            thread::enter_child(self.thread);
+            return state::own_copy();
+        };
         table::enter_child();
         thread::enter_child(self.thread);
         epoll::enter_child();

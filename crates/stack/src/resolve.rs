@@ -67,15 +67,17 @@ impl Stack {
                 continue;
             };
             self.counters.neighbor_drop_unreachable += 1;
+            // Who has the sender's port by now may be another one: these octets are none of his.
             if tell.is_some()
                 && let Kind::Udp { source, destination, .. } = outgoing.kind
+                && let Some(sender) = outgoing.owner.and_then(|id| self.sockets.place(id))
             {
                 let addresses = outgoing.addresses;
                 let local = SocketAddr::new(addresses.source(), source);
                 let remote = SocketAddr::new(addresses.destination(), destination);
-                if let Some((socket, true)) = self.sender_of_datagram(local, remote, iface) {
-                    self.report(socket, || Report::of_neighbor(local.ip(), remote, iface, &octets));
-                    self.socket_failed(socket, SocketError::HostUnreachable, true);
+                if self.is_told(sender, remote) {
+                    self.report(sender, || Report::of_neighbor(local.ip(), remote, iface, &octets));
+                    self.socket_failed(sender, SocketError::HostUnreachable, true);
                 }
             }
             self.recycle(outgoing.whom, octets);

@@ -338,6 +338,11 @@ impl Sockets {
         slot.socket.as_mut()
     }
 
+    /// Where the tables find it, as long as it is there.
+    pub fn place(&self, id: SocketId) -> Option<u32> {
+        self.get(id).map(|_| id.index)
+    }
+
     /// The socket at a place that the tables name.
     ///
     /// # Panics

@@ -31,6 +31,12 @@ pub fn euid() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
+/// Real user id, by which messages are sent (SCM_CREDENTIALS).
+pub fn real_uid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getuid, [0; 6]) as u32 }
+}
+
 /// Whether the effective user and group are the real ones. Where they are not, the kernel has the next program's loader leave out what is to be preloaded.
 pub fn is_one_user() -> bool {
     // SAFETY: no arguments.

@@ -308,6 +308,17 @@ pub struct Whole {
     pub fds: Vec<OwnedFd>,
     /// More came along, and there was no room for it.
     pub is_cut: bool,
+    /// Who has sent it, where [`tell_senders`] has asked for that: his real user id.
+    pub sender: Option<Credentials>,
+}
+
+/// Of each message that comes from now on, here or, of a listener, to what it accepts, it is told who has sent it: a connection may have been
+/// passed on, or be of a process that has become another user since.
+///
+/// # Errors
+/// As setsockopt(2).
+pub fn tell_senders(s: i32) -> Result<()> {
+    sock::set_option(s, libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32.to_ne_bytes())
 }
 
 /// Receives one message without waiting, and closes nothing; `None` if there is none yet.
@@ -316,11 +327,42 @@ pub struct Whole {
 /// ECONNRESET and others as recvmsg(2).
 #[cfg(feature = "link")]
 pub fn recv_all(s: i32, bytes: &mut [u8]) -> Result<Option<Whole>> {
-    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
-    let Some((len, count, is_cut)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
-    // SAFETY: they were received just now and are nobody else's.
-    let own = |file: &i32| unsafe { OwnedFd::from_raw_fd(*file) };
-    Ok(Some(Whole { len, fds: control.fds[..count].iter().map(own).collect(), is_cut }))
+    let mut along = Along([0; ALONG]);
+    let Some((len, all, is_cut)) = recv_raw(s, bytes, &mut along)? else { return Ok(None) };
+    let mut whole = Whole { len, fds: Vec::new(), is_cut, sender: None };
+    let mut rest = &along.0[..all.min(ALONG)];
+    while let Some((kind, data, next)) = part(rest) {
+        let words = data.chunks_exact(4).map(|word| i32::from_ne_bytes(word.try_into().unwrap_or([0; 4])));
+        match kind {
+            // SAFETY: they were received just now and are nobody else's.
+            libc::SCM_RIGHTS => whole.fds.extend(words.map(|file| unsafe { OwnedFd::from_raw_fd(file) })),
+            libc::SCM_CREDENTIALS => {
+                let mut words = words.map(|word| word as u32);
+                whole.sender = words.next().zip(words.next()).map(|(pid, uid)| Credentials { pid, uid });
+            }
+            _ => {}
+        }
+        rest = next;
+    }
+    Ok(Some(whole))
+}
+
+/// Who has sent a message (a header, three words, a gap), and all descriptors that can come along.
+#[cfg(feature = "link")]
+const ALONG: usize = 2 * CONTROL_HEADER + CONTROL_HEADER + 4 * ALL_FDS;
+
+#[cfg(feature = "link")]
+#[repr(C, align(8))]
+struct Along([u8; ALONG]);
+
+/// The first of what came along (cmsg(3)), its kind and data, and what follows it.
+#[cfg(feature = "link")]
+fn part(along: &[u8]) -> Option<(i32, &[u8], &[u8])> {
+    let (head, _) = along.split_at_checked(CONTROL_HEADER)?;
+    let len = usize::from_ne_bytes(head[..8].try_into().ok()?);
+    let word = |at: usize| head[at..at + 4].try_into().map(i32::from_ne_bytes).unwrap_or(0);
+    let data = along.get(CONTROL_HEADER..len).filter(|_| word(8) == libc::SOL_SOCKET)?;
+    Some((word(12), data, along.get(len.next_multiple_of(8)..).unwrap_or_default()))
 }
 
 /// Whether descriptors come with the next message; `None` if there is none.
@@ -356,7 +398,12 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         Some(_) => {}
     }
     let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
-    let Some((len, count, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
+    let Some((len, all, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
+    let is_theirs = all >= CONTROL_HEADER
+        && control.level == libc::SOL_SOCKET
+        && control.kind == libc::SCM_RIGHTS
+        && control.len >= CONTROL_HEADER;
+    let count = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
     let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
     let (wanted, more) = control.fds[..count].split_at(count.min(MAX_FDS));
     failed |= !more.is_empty();
@@ -380,21 +427,17 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     if failed { Err(Errno::MFILE) } else { Ok(Some(got)) }
 }
 
-/// Length, how many descriptors came, and whether there was no room for some.
+/// Length, octets of what came along, and whether there was no room for some.
 #[inline]
-fn recv_raw(
-    s: i32,
-    bytes: &mut [u8],
-    control: &mut Control<ALL_FDS>,
-) -> Result<Option<(usize, usize, bool)>> {
+fn recv_raw<T>(s: i32, bytes: &mut [u8], along: &mut T) -> Result<Option<(usize, usize, bool)>> {
     let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
     let mut hdr = MsgHdr {
         name: 0,
         namelen: 0,
         iov: &raw const iov as usize,
         iovlen: 1,
-        control: std::ptr::from_mut(control) as usize,
-        controllen: size_of::<Control<ALL_FDS>>(),
+        control: std::ptr::from_mut(along) as usize,
+        controllen: size_of::<T>(),
         flags: 0,
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
@@ -402,18 +445,12 @@ fn recv_raw(
     let r = check(unsafe {
         syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
     });
-    let len = match r {
-        Ok(n) => n,
-        Err(Errno::AGAIN) => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    let is_theirs = hdr.controllen >= CONTROL_HEADER
-        && control.level == libc::SOL_SOCKET
-        && control.kind == libc::SCM_RIGHTS
-        && control.len >= CONTROL_HEADER;
-    let n = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
-    // Where there is no room for any of them the kernel says nothing else of them.
-    Ok(Some((len, n, hdr.flags & libc::MSG_CTRUNC != 0)))
+    match r {
+        // Where there is no room for any of the descriptors the kernel says nothing else of them.
+        Ok(n) => Ok(Some((n, hdr.controllen, hdr.flags & libc::MSG_CTRUNC != 0))),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 #[cfg(test)]

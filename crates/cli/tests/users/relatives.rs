@@ -295,6 +295,31 @@ fn a_worker_does_not_see_its_parents_later_connections() {
     assert_eq!(said.number("seen "), 0);
 }
 
+/// What pthread_atfork(3) has run before a fork, and other threads meanwhile, may be the first to have a connection.
+#[test]
+fn a_worker_does_not_see_later_connections_of_who_had_none_when_its_fork_began() {
+    const NAME: &str =
+        "users::relatives::a_worker_does_not_see_later_connections_of_who_had_none_when_its_fork_began";
+    if !rustix::process::geteuid().is_root() {
+        return skip(NAME, "needs root: whoever cannot become another user shares them");
+    }
+    let program = agents::compile("prepares", &["prepares.c"], &[]);
+    for who in ["handler", "thread"] {
+        let mut command = std::process::Command::new(&program);
+        command.arg(who).env("LD_PRELOAD", agents::library()).env("BYPATH_UPGRADE", "eager");
+        let output = command.output().expect("run the program");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{who}: {}{text}", String::from_utf8_lossy(&output.stderr));
+        let (parent, child) = text
+            .trim()
+            .strip_prefix("parent ")
+            .and_then(|rest| rest.split_once(" child "))
+            .unwrap_or_else(|| panic!("{who} says {text:?}"));
+        assert_ne!(parent, "0", "{who}: they went by no ring");
+        assert_eq!(child, "0", "{who}");
+    }
+}
+
 /// An earlier fork was of somebody whose children could not become others.
 #[test]
 fn a_worker_of_who_has_forked_before_with_fewer_rights_does_not_see_later_connections() {

@@ -30,6 +30,7 @@ struct Control {
     end: OwnedFd,
     _charge: Charge,
     uid: u32,
+    asker: Asker,
     /// The service is not for him: he may ask about what he holds, and is told so of all else.
     stranger: bool,
     active: bool,
@@ -40,6 +41,25 @@ struct Control {
     on_way: usize,
     /// Cookies of connections that it asked for, and that may come up yet.
     connecting: Vec<u64>,
+}
+
+/// Who has made a connection, and may ask there: a process that was forked from it, or has become another user since, has it, too, and
+/// would ask in the name of whom it was.
+#[derive(Clone, Copy)]
+struct Asker {
+    made: unix::Credentials,
+    /// Its real user, once it has asked.
+    real: Option<u32>,
+}
+
+impl Asker {
+    /// Whether a message of that sender is its.
+    fn is(&mut self, sender: Option<unix::Credentials>) -> bool {
+        let Some(sender) = sender else { return false };
+        // A process that is not visible here is known by its user alone.
+        let is_told = sender.pid != 0 || sender.uid == self.made.uid;
+        sender.pid == self.made.pid && is_told && *self.real.get_or_insert(sender.uid) == sender.uid
+    }
 }
 
 impl Control {
@@ -116,6 +136,7 @@ impl Controls {
             end,
             _charge: users.account(uid).charge(1, 0),
             uid,
+            asker: Asker { made: who, real: None },
             stranger,
             active: false,
             query: None,
@@ -300,7 +321,7 @@ impl Controls {
                     }
                     Next::Later => {
                         // Whatever is said meanwhile ends it.
-                        match hub.receive(control.uid, &control.end, &mut self.room)? {
+                        match hub.receive(control.uid, &mut control.asker, &control.end, &mut self.room)? {
                             None => return Ok(Heard::All),
                             Some((_, fds, _)) => {
                                 hub.close_received(control.uid, fds);
@@ -323,7 +344,7 @@ impl Controls {
                         // One question after the other: who asks more and does not read is left, with what he may have sent along.
                         if matches!(doing, Doing::Rows(_))
                             && let Some((_, fds, _)) =
-                                hub.receive(control.uid, &control.end, &mut self.room)?
+                                hub.receive(control.uid, &mut control.asker, &control.end, &mut self.room)?
                         {
                             hub.close_received(control.uid, fds);
                             return Err(Nonsense);
@@ -354,7 +375,9 @@ impl Controls {
                     None => return Ok(Heard::All),
                 }
             }
-            let Some((len, fds, is_cut)) = hub.receive(control.uid, &control.end, &mut self.room)? else {
+            let Some((len, fds, is_cut)) =
+                hub.receive(control.uid, &mut control.asker, &control.end, &mut self.room)?
+            else {
                 return Ok(Heard::All);
             };
             // Dropped last: nothing that came along makes the service wait.
@@ -508,19 +531,22 @@ impl Hub {
     fn receive(
         &mut self,
         uid: u32,
+        asker: &mut Asker,
         end: &OwnedFd,
         room: &mut [u8],
     ) -> std::result::Result<Option<(usize, Vec<OwnedFd>, bool)>, Nonsense> {
         let Some(whole) = seqpacket::receive_all(end.as_fd(), room).map_err(|_| Nonsense)? else {
             return Ok(None);
         };
-        let is_sound = whole.len > 0
+        let is_asker = whole.len == 0 || asker.is(whole.sender);
+        let is_sound = is_asker
+            && whole.len > 0
             && whole.fds.len() <= unix::MAX_FDS
             && (!self.users.counts(uid) || self.debts.are_kernels(&whole.fds));
         if is_sound {
             return Ok(Some((whole.len, whole.fds, whole.is_cut)));
         }
-        if whole.len > 0 {
+        if whole.len > 0 && is_asker {
             self.counts.nonsense();
         }
         self.close_received(uid, whole.fds);

@@ -5,9 +5,9 @@ use bypath_shm::service::is_name;
 use bypath_sockets::service::place::LONGEST_PATH;
 use bypath_sys::kept_folder::{self, KeptFolder};
 use bypath_sys::name_lock::NameLock;
-use bypath_sys::{Errno, seqpacket};
+use bypath_sys::{Errno, seqpacket, unix};
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
@@ -64,6 +64,7 @@ impl Door {
         };
         // Who may ask what depends on whom he is, and on what he holds (`control.rs`): a mode cannot tell.
         kept_folder::set_mode(&path, 0o666).map_err(folder)?;
+        unix::tell_senders(socket.as_raw_fd()).map_err(failed)?;
         seqpacket::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
         let file = fs::symlink_metadata(&path).ok().map(|m| (m.dev(), m.ino()));
         Ok(Door { socket, path, _folder: kept, file })

@@ -4,6 +4,7 @@
 mod namespace;
 
 mod again;
+mod askers;
 mod bodies;
 mod bounds;
 mod connecting;

@@ -15,6 +15,8 @@ use std::sync::Mutex;
 /// Its connection for questions.
 pub struct Program {
     end: Mutex<(OwnedFd, u32)>,
+    /// Of whose thread it was made: the service hears him alone there, and root may send in his name.
+    uid: u32,
 }
 
 /// What was answered.
@@ -44,7 +46,9 @@ pub fn ready(fd: BorrowedFd<'_>, wanted: PollFlags, ms: u16) -> PollFlags {
 
 impl Program {
     pub fn new(path: &Path) -> Program {
-        Program { end: Mutex::new((seqpacket::connect(path).expect("a service"), 0)) }
+        // SAFETY: no arguments. It is the thread's, which the C library would not change alone.
+        let uid = unsafe { libc::syscall(libc::SYS_getuid) } as u32;
+        Program { end: Mutex::new((seqpacket::connect(path).expect("a service"), 0)), uid }
     }
 
     /// The same of another user's. Root may be anybody.
@@ -64,14 +68,25 @@ impl Program {
 
     /// Sends any octets.
     pub fn say(&self, message: &[u8]) -> bypath_sys::Result<()> {
-        seqpacket::send(self.end.lock().expect("unbroken").0.as_fd(), message, None)
+        self.send(self.end.lock().expect("unbroken").0.as_fd(), message, &[])
+    }
+
+    /// As its user, whichever thread this is.
+    fn send(&self, end: BorrowedFd<'_>, message: &[u8], with: &[RawFd]) -> bypath_sys::Result<()> {
+        // SAFETY: no arguments.
+        let gid = unsafe { libc::getgid() };
+        let sender = libc::ucred { pid: std::process::id() as i32, uid: self.uid, gid }.into();
+        let all = [ControlMessage::ScmCredentials(&sender), ControlMessage::ScmRights(with)];
+        let all = &all[..1 + usize::from(!with.is_empty())];
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        let sent = sendmsg::<()>(end.as_raw_fd(), &[IoSlice::new(message)], all, flags, None);
+        sent.map(|_| ()).map_err(|e| bypath_sys::Errno::from_raw_os_error(e as i32))
     }
 
     /// Sends any octets, and as many descriptors as the kernel lets pass. Whether the service still listens is not asked.
     pub fn say_with_numbers(&self, message: &[u8], with: &[RawFd]) {
         let end = self.end.lock().expect("unbroken");
-        let (octets, files) = ([IoSlice::new(message)], [ControlMessage::ScmRights(with)]);
-        let _ = sendmsg::<()>(end.0.as_raw_fd(), &octets, &files, MsgFlags::MSG_NOSIGNAL, None);
+        let _ = self.send(end.0.as_fd(), message, with);
     }
 
     /// The next message; `None`: the service has closed the connection.
@@ -89,7 +104,8 @@ impl Program {
         end.1 += 1;
         let header = Header { op, serial: end.1, socket, errno: 0 };
         let message = [&header.encode()[..], body].concat();
-        seqpacket::send_with(end.0.as_fd(), &message, with).expect("a service that listens");
+        let with: Vec<RawFd> = with.iter().map(AsRawFd::as_raw_fd).collect();
+        self.send(end.0.as_fd(), &message, &with).expect("a service that listens");
         let (message, files) = hear(end.0.as_fd()).expect("an answer");
         let mut files = files.into_iter();
         let (with, more) = (files.next(), files.collect());

@@ -68,6 +68,8 @@ struct Service {
     file: [AtomicU64; 2],
     /// The process that made it.
     maker: AtomicU32,
+    /// Its real user then: the service hears nobody else there.
+    asker: AtomicU32,
     serial: AtomicU32,
     /// Whose it was when it answered; `OVERFLOW_UID`: it has not.
     user: AtomicU32,
@@ -407,6 +409,7 @@ impl Service {
             fd: AtomicI32::new(-1),
             file: [const { AtomicU64::new(0) }; 2],
             maker: AtomicU32::new(0),
+            asker: AtomicU32::new(0),
             serial: AtomicU32::new(0),
             user: AtomicU32::new(process::OVERFLOW_UID),
             met: AtomicBool::new(false),
@@ -454,7 +457,7 @@ impl Service {
             self.fd.store(-1, Relaxed);
             return false;
         }
-        if self.maker.load(Relaxed) != process::pid() {
+        if self.maker.load(Relaxed) != process::pid() || self.asker.load(Relaxed) != process::real_uid() {
             self.disconnect();
             return false;
         }
@@ -473,19 +476,20 @@ impl Service {
 
     fn connect(&self, until: u64) -> Result<i32> {
         let fd = self.dial(until)?;
-        let greeted = self.greet(fd, until);
         let file = fd::identity(fd).unwrap_or_default();
-        if let Err(e) = greeted {
-            strangers::close_caller(fd);
-            return Err(e);
-        }
         self.file[0].store(file.0, Relaxed);
         self.file[1].store(file.1, Relaxed);
         self.maker.store(process::pid(), Relaxed);
+        self.asker.store(process::real_uid(), Relaxed);
+        // Before it is greeted: who is forked meanwhile closes it.
+        self.fd.store(fd, Release);
+        if let Err(e) = self.greet(fd, until) {
+            self.disconnect();
+            return Err(e);
+        }
         self.user.store(unix::peer_credentials(fd).map_or(process::OVERFLOW_UID, |peer| peer.uid), Relaxed);
         self.met.store(true, Relaxed);
         self.greeted.fetch_add(1, Relaxed);
-        self.fd.store(fd, Release);
         Ok(fd)
     }
 
@@ -668,6 +672,17 @@ pub fn enter_child() {
         service.turn.reset();
         service.shows.store(false, Relaxed);
         if service.fd.load(Relaxed) >= 0 {
+            service.disconnect();
+        }
+    }
+}
+
+/// Nothing is asked any more.
+pub fn leave() {
+    for service in &KNOWN {
+        if service.fd.load(Relaxed) >= 0
+            && let Some(_turn) = service.turn.lock(table::tid())
+        {
             service.disconnect();
         }
     }

@@ -89,6 +89,8 @@ pub fn owns(number: i32) -> bool {
 /// Nothing is followed any more: sockets of a service are what they look like.
 pub fn leave() {
     ACTIVE.store(false, Release);
+    // A worker would have it that is forked later.
+    control::leave();
     table::each(|fd, entry| {
         if matches!(entry, Entry::Served(_) | Entry::Datagrams(_)) {
             table::remove(fd);

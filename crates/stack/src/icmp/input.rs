@@ -219,15 +219,20 @@ impl Stack {
 
     /// The socket that can have sent a datagram, and whether it is told what became of it: of one to its partner, or of any if it
     /// wants to know all.
-    pub(crate) fn sender_of_datagram(
+    fn sender_of_datagram(
         &mut self,
         from: SocketAddr,
         to: SocketAddr,
         through: IfaceId,
     ) -> Option<(u32, bool)> {
         let socket = self.demux.lookup(&Arrival { from: to, to: from, through })?;
+        Some((socket, self.is_told(socket, to)))
+    }
+
+    /// Whether a socket is told what became of a datagram of its own to `to`.
+    pub(crate) fn is_told(&mut self, socket: u32, to: SocketAddr) -> bool {
         let connected = self.demux.binding(socket).is_some_and(|b| b.remote == Some(to));
-        Some((socket, connected || self.sockets.at_mut(socket).1.options.all_errors))
+        connected || self.sockets.at_mut(socket).1.options.all_errors
     }
 
     /// A packet was too long for a link on its way (RFC 1191; RFC 8201).

@@ -90,6 +90,28 @@ fn one_silent_neighbour_holds_nobody_else_back() {
     assert_eq!(world.received(1, server).len(), 10);
 }
 
+/// Of a datagram whose socket is closed nobody is told, whoever has its port by then: the octets are none of his.
+#[test]
+fn what_was_sent_in_vain_is_told_to_who_has_sent_it_alone() {
+    for to in ["10.0.0.99:7", "[fd00::99]:7"] {
+        let mut world = World::new(2, 1);
+        let all = Options { all_errors: true, ..Options::default() };
+        let (gone, there) = (world.bound(0, "[::]:9"), world.bound(0, "[::]:10"));
+        world.udp(0, there).set_options(all);
+        world.send_to(0, gone, b"a secret", to);
+        world.send_to(0, there, b"its own", to);
+        world.hosts[0].stack.close(gone);
+        let next = world.bound(0, "[::]:9");
+        world.udp(0, next).set_options(all);
+        world.millis(4000);
+        assert_eq!(world.drops(0), [("neighbor_drop_unreachable", 2)]);
+        assert_eq!((world.udp(0, next).take_error(), world.udp(0, next).take_report()), (None, None));
+        assert_eq!(world.udp(0, there).take_error(), Some(SocketError::HostUnreachable));
+        let report = world.udp(0, there).take_report().expect("what came of it");
+        assert_eq!(&report.octets[..], b"its own");
+    }
+}
+
 #[test]
 fn nobody_there_is_told_to_whoever_wants_to_know() {
     for to in ["10.0.0.99:7", "[fd00::99]:7"] {
