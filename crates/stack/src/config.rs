@@ -20,7 +20,7 @@ pub struct Config {
     pub sockets: usize,
     /// Neighbours of each interface.
     pub neighbors: neighbor::Config,
-    /// Octets of all datagrams that wait for a neighbour's address; a user has no more of them than he leaves.
+    /// Octets of memory of all datagrams that wait for a neighbour's address, 256 more counted for each; a user has no more of them than he leaves.
     pub waiting_octets: usize,
     /// TCP.
     pub tcp: tcp::Config,

@@ -161,6 +161,8 @@ counters! {
     udp_drop_no_socket,
     /// The socket's queue was full.
     udp_drop_queue_full,
+    /// Errors that a socket would have had one by one, for which there was no room. The next call is told of each.
+    udp_drop_reports,
 
     /// TCP segments received, as frames have them.
     tcp_received,

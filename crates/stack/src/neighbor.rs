@@ -193,21 +193,32 @@ impl<W> Neighbors<W> {
             }
         };
         let waiting = &mut self.entries[place as usize].waiting;
+        // First out, then in: the list has no more room than it needs.
+        let gone = if waiting.len() >= self.config.waiting { waiting.pop_front() } else { None };
         waiting.push_back(what);
-        if waiting.len() > self.config.waiting { waiting.pop_front() } else { None }
+        gone
     }
 
     /// The next that waited for an address that is known now.
     pub fn take_ready(&mut self, address: IpAddr) -> Option<W> {
         let place = *self.places.get(&address)?;
         let entry = &mut self.entries[place as usize];
-        (entry.state != State::Incomplete).then(|| entry.waiting.pop_front()).flatten()
+        let ready = (entry.state != State::Incomplete).then(|| entry.waiting.pop_front()).flatten();
+        // One that is known is kept for long, and hardly ever waited for again.
+        if entry.waiting.is_empty() {
+            entry.waiting = VecDeque::new();
+        }
+        ready
     }
 
     /// The next that waited in vain, and for whom. To be asked until there is none after each call that can make one lose its
     /// place: [`wait`](Neighbors::wait), [`heard`](Neighbors::heard), [`poll`](Neighbors::poll), [`remove`](Neighbors::remove).
     pub fn take_lost(&mut self) -> Option<(IpAddr, W)> {
-        self.lost.pop_front()
+        let lost = self.lost.pop_front();
+        if lost.is_none() && self.lost.capacity() > 0 {
+            self.lost = VecDeque::new();
+        }
+        lost
     }
 
     /// Neighbours that made room for others since the last call.
@@ -449,6 +460,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
+    use std::vec;
 
     const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -506,6 +518,21 @@ mod tests {
         let mut n = neighbors(Config { waiting: 2, ..Config::default() });
         let gone: Vec<_> = (0..4).map(|what| n.wait(sec(0), A, 0, what)).collect();
         assert_eq!(gone, [None, None, Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn lists_of_what_waits_have_memory_as_long_as_something_waits() {
+        let mut n = neighbors(Config { waiting: 64, ..Config::default() });
+        let gone = (0..200).filter_map(|what| n.wait(sec(0), A, 0, what)).count();
+        assert_eq!(gone, 136);
+        assert!(n.entries[0].waiting.capacity() <= 64);
+        n.advertised(sec(0), A, ANSWER);
+        assert_eq!(core::iter::from_fn(|| n.take_ready(A)).count(), 64);
+        assert_eq!(n.entries[0].waiting.capacity(), 0);
+        n.remove(A);
+        n.wait(sec(0), A, 0, 1);
+        n.remove(A);
+        assert_eq!((lost(&mut n), n.lost.capacity()), (vec![1], 0));
     }
 
     #[test]

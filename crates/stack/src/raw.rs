@@ -20,6 +20,9 @@ const REMEMBERED: usize = 256;
 /// Octets of each: as many as every error quotes (RFC 792). Of an echo request these are its identifier, number and checksum.
 const BEGINNING: usize = 8;
 
+/// Octets of memory that an empty queue keeps: after a flood it has no more.
+const KEPT: usize = 1 << 20;
+
 /// Raw sockets by protocol.
 #[derive(Debug, Default)]
 pub(crate) struct Raws {
@@ -263,6 +266,9 @@ impl Raw<'_> {
         let fits = len.min(room.len());
         room[..fits].copy_from_slice(&octets[..fits]);
         socket.receive.pop();
+        if socket.receive.memory() > KEPT {
+            socket.receive.shrink();
+        }
         Ok(Received { len, datagram })
     }
 }

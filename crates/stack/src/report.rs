@@ -3,13 +3,17 @@
 use crate::Stack;
 use crate::iface::IfaceId;
 use crate::ingress::Packet;
-use crate::socket::{Socket, SocketError, scoped};
+use crate::socket::{Socket, SocketError, SocketId, scoped};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bypath_wire::TrafficClass;
 use core::net::{IpAddr, SocketAddr};
 
 /// Reports that wait for a socket at most; what comes later is not kept.
 const MOST: usize = 32;
+/// What one counts beside its octets: its place in a list that has room for as many again.
+const OVERHEAD: usize = 512;
+const _: () = assert!(2 * size_of::<Report>() <= OVERHEAD);
 /// Octets of a datagram that are kept at most: what a router quotes over IPv4 (RFC 1812, 4.3.2.3).
 const MOST_OCTETS: usize = 548;
 
@@ -80,20 +84,56 @@ impl Report {
 }
 
 impl Socket {
-    /// The next report, which is taken. The next call tells the error of the one behind it, or none.
-    pub fn take_report(&mut self) -> Option<Report> {
-        let report = self.reports.pop_front()?;
-        self.error = self.reports.front().map(|next| next.error);
-        Some(report)
+    /// Octets of memory of its reports.
+    pub fn reports_memory(&self) -> usize {
+        self.reports.iter().map(weight).sum()
     }
 }
 
+/// What a report counts.
+const fn weight(report: &Report) -> usize {
+    report.octets.capacity() + OVERHEAD
+}
+
 impl Stack {
-    /// Keeps a report for a socket that wants them.
+    /// Keeps a report for a socket that wants them. As in Linux (sock_queue_err_skb) it counts against what the socket may have to be read, and beside the
+    /// datagrams of its user; one for which there is no room is not kept.
     pub(crate) fn report(&mut self, index: u32, report: impl FnOnce() -> Report) {
         let socket = self.sockets.at_mut(index).1;
-        if socket.options.all_errors && socket.reports.len() < MOST {
-            socket.reports.push_back(report());
+        if !socket.options.all_errors {
+            return;
         }
+        let (report, whom) = (report(), socket.whom);
+        let counts = weight(&report);
+        let waits = socket.receive.used() + socket.reports_memory();
+        let left = self.tcp.users.left_for_datagrams(whom);
+        let fits = socket.reports.len() < MOST
+            && waits + counts <= socket.receive.most()
+            && (whom == 0 || self.unread.of(whom) + counts <= left);
+        if fits {
+            self.unread.add(whom, counts);
+            socket.reports.push_back(report);
+        } else {
+            self.counters.udp_drop_reports += 1;
+        }
+    }
+
+    /// The next report of a socket, which is taken. The next call tells the error of the one behind it, or none.
+    pub(crate) fn take_report(&mut self, id: SocketId) -> Option<Report> {
+        let socket = self.sockets.get_mut(id)?;
+        let report = socket.reports.pop_front()?;
+        socket.error = socket.reports.front().map(|next| next.error);
+        if socket.reports.is_empty() {
+            socket.reports = VecDeque::new();
+        }
+        self.unread.take(socket.whom, weight(&report));
+        Some(report)
+    }
+
+    /// Its reports are forgotten.
+    pub(crate) fn forget_reports(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        self.unread.take(socket.whom, socket.reports_memory());
+        socket.reports = VecDeque::new();
     }
 }

@@ -11,6 +11,7 @@ pub(crate) type Whom = u32;
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     of: Vec<usize>,
+    all: usize,
 }
 
 impl Shares {
@@ -28,9 +29,15 @@ impl Shares {
         self.of.get(whom as usize).copied().unwrap_or(0)
     }
 
+    /// What all of them have.
+    pub const fn all(&self) -> usize {
+        self.all
+    }
+
     /// He has so much more.
     #[inline]
     pub fn add(&mut self, whom: Whom, more: usize) {
+        self.all += if whom == 0 { 0 } else { more };
         match self.of.get_mut(whom as usize) {
             _ if whom == 0 => {}
             Some(own) => *own += more,
@@ -51,6 +58,7 @@ impl Shares {
             && let Some(own) = self.of.get_mut(whom as usize)
         {
             *own -= less;
+            self.all -= less;
         }
     }
 }
@@ -98,7 +106,8 @@ mod tests {
     use super::*;
 
     fn sum(shares: &Shares) -> usize {
-        shares.of.iter().sum()
+        assert_eq!(shares.of.iter().sum::<usize>(), shares.all());
+        shares.all()
     }
 
     /// Takes one after the other as long as there is one for him; how many he has.

@@ -371,6 +371,11 @@ impl Sockets {
 }
 
 impl Socket {
+    /// Octets of memory of what it has not received.
+    pub fn unread_memory(&self) -> usize {
+        self.receive.memory() + self.reports_memory()
+    }
+
     /// Puts it on the list of those that are ready, unless it is there.
     #[inline]
     pub fn tell(&mut self, id: SocketId, ready: &mut VecDeque<SocketId>, change: impl FnOnce(&mut Ready)) {
@@ -438,7 +443,7 @@ impl Stack {
             self.ports.take(socket.whom, 1);
         }
         if socket.kind == Kind::Udp {
-            self.unread.take(socket.whom, socket.receive.memory());
+            self.unread.take(socket.whom, socket.unread_memory());
         }
         if let Kind::Raw(protocol) = socket.kind {
             self.raw.remove(protocol, id.index);
@@ -499,7 +504,7 @@ impl Stack {
         let sockets = || self.sockets.slots.iter().filter_map(|slot| slot.socket.as_ref());
         let memory = |whom: Whom| {
             let own = sockets().filter(|socket| socket.whom == whom && socket.kind == Kind::Udp);
-            own.map(|socket| socket.receive.memory()).sum::<usize>()
+            own.map(Socket::unread_memory).sum::<usize>()
         };
         (1..=self.whoms.len() as Whom).find(|whom| memory(*whom) != self.unread.of(*whom))
     }

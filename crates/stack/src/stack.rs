@@ -57,9 +57,9 @@ const LOOPBACK_MTU: usize = 65_535 + bypath_wire::ipv6::HEADER_LEN;
 pub struct Usage {
     /// Octets in the queues of all interfaces, 64 more counted for each datagram.
     pub transmit_octets: usize,
-    /// Octets that wait for neighbours' addresses.
+    /// Octets of memory that wait for neighbours' addresses, 256 more counted for each datagram.
     pub waiting_octets: usize,
-    /// Octets of datagrams in the making, 512 more counted for each.
+    /// Octets of memory of datagrams in the making, 512 more counted for each.
     pub fragment_octets: usize,
     /// Datagrams in the making.
     pub fragmented: usize,
@@ -110,7 +110,7 @@ pub struct Stack {
     pub(crate) sockets: Sockets,
     /// Ports of UDP that sockets of users have.
     pub(crate) ports: Shares,
-    /// Octets of memory of UDP sockets' queues of what they have not received.
+    /// Octets of memory of UDP sockets' queues of what they have not received, and of their reports.
     pub(crate) unread: Shares,
     /// Places of users.
     pub(crate) whoms: BTreeMap<u32, Whom>,
@@ -123,10 +123,11 @@ pub struct Stack {
     pub(crate) news: VecDeque<Event>,
     pub(crate) identification: Box<Identification>,
     pub(crate) icmp_limit: Limit,
-    /// Octets that wait for neighbours' addresses.
+    /// Octets of memory that wait for neighbours' addresses, and what each counts beside it.
     pub(crate) waiting_octets: usize,
     /// Whose they are.
     pub(crate) waiting: Shares,
+    /// Memory of packets that waited for them.
     pub(crate) spare: Vec<Vec<u8>>,
     /// Where the end of the frame lies that was written last, if not with the rest.
     pub(crate) behind: Option<Behind>,
@@ -504,6 +505,12 @@ impl Stack {
     /// Octets of memory that the buffers of connections have: what [`usage`](Stack::usage) tells beside all else.
     pub const fn connection_octets(&self) -> usize {
         self.tcp.octets
+    }
+
+    /// Octets of memory of datagrams and errors that wait for users' sockets, of datagrams that wait for neighbours' addresses, and of those in the
+    /// making.
+    pub fn datagram_octets(&self) -> usize {
+        self.unread.all() + self.waiting_octets + self.reassembly.used()
     }
 
     /// When [`handle_timeout`](Stack::handle_timeout) is to be called next; a time that has passed: now.

@@ -7,7 +7,7 @@ use bypath_sys::heap;
 const LEAST: usize = 16 << 20;
 /// How long nobody has taken them again (ns).
 const REST: u64 = 1_000_000_000;
-/// Octets of a socket beside those of its connection, about.
+/// Octets of a socket beside those of its connection, or that wait for it, about.
 pub const OF_SOCKET: usize = 8 << 10;
 
 /// What there was since memory was last given back.

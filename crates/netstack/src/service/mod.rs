@@ -348,7 +348,8 @@ impl Service {
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);
         let tasks = self.controls.due(&mut self.engine);
-        let held = self.hub.sockets.len() * memory::OF_SOCKET + self.engine.stack().connection_octets();
+        let (sockets, stack) = (self.hub.sockets.len(), self.engine.stack());
+        let held = sockets * memory::OF_SOCKET + stack.connection_octets() + stack.datagram_octets();
         let trim = self.memory.look(held, now);
         let readers = self.hub.look_at_readers(now);
         let heirs = self.hub.look_at_heirs(now);

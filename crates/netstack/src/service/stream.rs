@@ -604,8 +604,10 @@ impl Socket {
     /// Octets of it that the stack holds, or that are kept for it.
     pub fn count(&self, stack: &mut Stack) -> usize {
         if let Phase::Datagrams(of) = &self.phase {
-            let (unread, unsent) = stack.udp(self.id).map_or((0, 0), |mut udp| udp.queued());
-            return unread + unsent + of.kept();
+            let kept = of.kept() + of.taken_back();
+            let Some(mut udp) = stack.udp(self.id) else { return kept };
+            let (unread, unsent) = udp.queued();
+            return unread + unsent + udp.report_octets() + kept;
         }
         stack.tcp(self.id).map_or(0, |mut tcp| tcp.unread() + tcp.unacknowledged())
     }

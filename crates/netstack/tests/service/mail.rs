@@ -269,6 +269,37 @@ isolated! {
 }
 
 isolated! {
+    fn what_was_taken_back_for_a_full_pair_counts_for_its_user() {
+        /// As many as fit into the pair, about, and as many beside them as fit into the ring.
+        const COUNTS: [u32; 2] = [80, 40];
+        let running = awake(Duration::ZERO);
+        let program = running.program();
+        let mailed = Mailed::of(&program, &mut Process::new(7));
+        let local = mailed.sock.bind("10.9.0.2:0").expect("a port");
+        let (kernel, _) = kernels("10.9.0.1:0");
+        let octets = || running.query("service")[0]["users"][0]["octets"].as_u64().expect("a number");
+        let sends = |from: u32, count: u32| {
+            for n in from..from + count {
+                kernel.send_to(&[&n.to_ne_bytes()[..], &[0; 996]].concat(), local).expect("sent");
+                let delivered = || running.query("stats").into_iter().find(|row| row["name"] == "udp_delivered");
+                until(|| (delivered()?["value"].as_u64()? > u64::from(n)).then_some(()));
+            }
+        };
+        sends(0, COUNTS[0]);
+        until(|| (octets() == 0).then_some(()));
+        let epoch = mailed.reader().open_begin().expect("closed");
+        assert!(mailed.reader().open_finish(epoch));
+        sends(COUNTS[0], COUNTS[1]);
+        let asked = [LEVEL, TAKE_BACK, 4].map(i32::to_ne_bytes).concat();
+        assert_eq!(mailed.sock.ask(Op::Get, &asked).errno, 0);
+        until(|| (octets() > 10_000).then_some(()));
+        mailed.reader().close();
+        (0..COUNTS[0] + COUNTS[1]).for_each(|n| assert_eq!(number(&until(|| mailed.in_pair()).1), n));
+        until(|| (octets() == 0).then_some(()));
+    }
+}
+
+isolated! {
     fn what_was_written_before_a_connect_goes_to_the_partner_of_then() {
         let running = awake(LONGEST);
         let program = running.program();

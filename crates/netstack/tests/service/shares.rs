@@ -6,7 +6,7 @@ use crate::rings::{Process, until};
 use crate::{LONGEST, Running, SILENT, at, isolated, kernels as streams, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::datagram::{Header, Kind};
-use bypath_shm::service::{Address, Op, VERSION};
+use bypath_shm::service::{Address, ERROR_QUEUE, LEVEL, Op, VERSION};
 use bypath_stack::config::Config;
 use bypath_stack::udp::demux::SHARERS;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -169,6 +169,27 @@ users! {
         for n in 0..COUNT {
             assert_eq!(socket.headed_or_naked().1[..4], n.to_ne_bytes());
         }
+    }
+}
+
+users! {
+    fn errors_that_a_program_does_not_ask_for_count_for_its_user() {
+        let running = Running::with(for_hog, Config::default());
+        let hog = Program::of(&running.path, HOG);
+        let socket = Dgram::new(&hog, false);
+        assert_eq!(socket.set(libc::IPPROTO_IP, libc::IP_RECVERR, &1i32.to_ne_bytes()), 0);
+        // To the port of nobody; each of them is told with its octets.
+        let nobodys = Header::datagram(Address(Some(at("10.9.0.1:7"))));
+        let waits = until(|| {
+            socket.say(&nobodys, &[7; 500]);
+            Some(waiting(&running, HOG)).filter(|octets| *octets > 4000)
+        });
+        assert!(waits < 64 << 10, "{waits}");
+        let next = [LEVEL, ERROR_QUEUE, 1 << 10].map(i32::to_ne_bytes).concat();
+        until(|| {
+            while socket.ask(Op::Get, &next).errno == 0 {}
+            (waiting(&running, HOG) == 0).then_some(())
+        });
     }
 }
 

@@ -85,8 +85,17 @@ pub(crate) enum Waiting {
     Connections,
 }
 
-/// Buffers of packets that waited, kept.
+/// Buffers of packets that waited, kept, and how long each of them is at most: long ones go back as soon as nothing waits in them.
 const SPARE: usize = 64;
+const SPARE_OCTETS: usize = 2048;
+/// What a packet that waits counts beside its memory: its place in a list that has room for as many again.
+const WAITS: usize = 256;
+const _: () = assert!(2 * size_of::<Waiting>() <= WAITS);
+
+/// What a packet that waits counts.
+const fn weight(octets: &Vec<u8>) -> usize {
+    octets.capacity() + WAITS
+}
 
 impl Stack {
     /// The next frame that a link is to send, written to `room`: its length and what belongs to it. `None`: there is none.
@@ -285,23 +294,30 @@ impl Stack {
     /// The first packet of a link's queue goes to those that wait for its neighbour's address.
     #[cold]
     fn let_wait(&mut self, now: Instant, link: IfaceId, address: IpAddr) {
-        let mut copy = self.spare.pop().unwrap_or_default();
         let Some((&outgoing, octets)) = self.ifaces[link.at()].queue.front() else { return };
-        copy.clear();
-        copy.extend_from_slice(octets);
-        let (port, len, whom) = (&mut self.ifaces[link.at()], copy.len(), outgoing.whom);
+        let (len, whom) = (octets.len(), outgoing.whom);
+        // Memory of another one that was as long: what is held is counted.
+        let at = self.spare.iter().rposition(|kept| (len..=2 * len).contains(&kept.capacity()));
+        let counts = at.map_or(len, |at| self.spare[at].capacity()) + WAITS;
+        let free = self.config.waiting_octets.saturating_sub(self.waiting_octets);
+        let copy = self.waiting.may_have(whom, counts, free).then(|| {
+            let mut copy = at.map_or_else(|| Vec::with_capacity(len), |at| self.spare.swap_remove(at));
+            copy.clear();
+            copy.extend_from_slice(octets);
+            copy
+        });
+        let port = &mut self.ifaces[link.at()];
         port.queue.pop();
         port.queued.take(whom, len + OVERHEAD);
         if let Some(owner) = outgoing.owner {
             self.sockets.sent(owner, len, &mut self.ready);
         }
-        let free = self.config.waiting_octets - self.waiting_octets;
-        if !self.waiting.may_have(whom, len, free) {
+        let Some(copy) = copy else {
             self.counters.neighbor_drop_queue_full += 1;
-            return self.give_back(copy);
-        }
-        self.waiting_octets += len;
-        self.waiting.add(whom, len);
+            return;
+        };
+        self.waiting_octets += weight(&copy);
+        self.waiting.add(whom, weight(&copy));
         let neighbors = &mut self.ifaces[outgoing.iface.at()].neighbors;
         if let Some(gone) = neighbors.wait(now, address, whom, Waiting::Packet(outgoing, copy)) {
             self.gave_way(now, outgoing.iface, address, gone);
@@ -322,15 +338,11 @@ impl Stack {
         }
     }
 
-    /// Keeps the memory of a packet that waited.
+    /// A packet waits no more; its memory is kept, if it is not long.
     pub(crate) fn recycle(&mut self, whom: Whom, octets: Vec<u8>) {
-        self.waiting_octets -= octets.len();
-        self.waiting.take(whom, octets.len());
-        self.give_back(octets);
-    }
-
-    fn give_back(&mut self, octets: Vec<u8>) {
-        if self.spare.len() < SPARE {
+        self.waiting_octets -= weight(&octets);
+        self.waiting.take(whom, weight(&octets));
+        if self.spare.len() < SPARE && (1..=SPARE_OCTETS).contains(&octets.capacity()) {
             self.spare.push(octets);
         }
     }

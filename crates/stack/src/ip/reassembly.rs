@@ -24,7 +24,7 @@ const QUOTED: usize = 1232;
 /// What reassembly may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Octets of memory for fragments. At the bound the oldest datagram is given up.
+    /// Octets of memory for fragments, 512 more counted for each datagram. At the bound the oldest one is given up.
     pub octets: usize,
     /// Datagrams in the making at most.
     pub most: usize,
@@ -136,14 +136,24 @@ pub struct Reassembly {
     used: usize,
     /// The one that is whole, or was given up last.
     ended: Option<Datagram>,
-    /// Of those that ended: their memory is used again.
+    /// Of those that ended: without octets.
     spare: Vec<Datagram>,
+    /// Their octets.
+    rooms: Rooms,
 }
+
+/// Memory of datagrams that ended, used again for those that need about as much.
+#[derive(Debug, Default)]
+struct Rooms(Vec<Vec<u8>>);
 
 /// What a datagram costs beside its octets.
 const OVERHEAD: usize = 512;
-/// Ended datagrams whose memory is kept.
+/// Ended datagrams that are kept, and octets of lists that each of them has at most.
 const SPARE: usize = 8;
+const SPARE_OCTETS: usize = 2048;
+/// Memory of ended datagrams that is kept: a datagram doubles its own some times. Longer pieces go back.
+const ROOMS: usize = 16;
+const ROOM: usize = 32 << 10;
 
 impl Reassembly {
     /// `seed`: a secret, of the table.
@@ -157,6 +167,7 @@ impl Reassembly {
             used: 0,
             ended: None,
             spare: Vec::new(),
+            rooms: Rooms::default(),
         }
     }
 
@@ -181,6 +192,7 @@ impl Reassembly {
             Err(reason) => return self.refuse(key, reason),
         }
         let before = datagram.cost();
+        self.rooms.grow(&mut datagram.octets, end);
         datagram.put(offset, fragment);
         let (cost, pieces, whole) = (datagram.cost(), datagram.there.len(), datagram.is_whole());
         self.used += cost - before;
@@ -242,7 +254,7 @@ impl Reassembly {
         self.datagrams.is_empty()
     }
 
-    /// Octets that they use.
+    /// Octets of memory that they use, and 512 for each.
     pub const fn used(&self) -> usize {
         self.used
     }
@@ -292,10 +304,36 @@ impl Reassembly {
             self.places.insert(moved.key, place);
         }
         self.used -= datagram.cost();
-        if let Some(before) = self.ended.replace(datagram)
-            && self.spare.len() < SPARE
-        {
-            self.spare.push(before);
+        if let Some(mut before) = self.ended.replace(datagram) {
+            self.rooms.keep(core::mem::take(&mut before.octets));
+            if self.spare.len() < SPARE && before.lists() <= SPARE_OCTETS {
+                self.spare.push(before);
+            }
+        }
+    }
+}
+
+impl Rooms {
+    /// Room for `len` octets in all. It is no more than twice that: what is held counts, and a short datagram is to count little.
+    fn grow(&mut self, octets: &mut Vec<u8>, len: usize) {
+        if len <= octets.capacity() {
+            return;
+        }
+        let fits = |room: &Vec<u8>| (len..=2 * len).contains(&room.capacity());
+        let kept = self.0.iter().enumerate().filter(|(_, room)| fits(room));
+        let mut room = match kept.min_by_key(|(_, room)| room.capacity()).map(|(at, _)| at) {
+            Some(at) => self.0.swap_remove(at),
+            None => Vec::with_capacity((2 * octets.len()).clamp(len, LONGEST)),
+        };
+        room.clear();
+        room.extend_from_slice(octets);
+        self.keep(core::mem::replace(octets, room));
+    }
+
+    /// Of a datagram that ended.
+    fn keep(&mut self, room: Vec<u8>) {
+        if self.0.len() < ROOMS && (1..=ROOM).contains(&room.capacity()) {
+            self.0.push(room);
         }
     }
 }
@@ -320,9 +358,14 @@ impl Datagram {
         self.first.clear();
     }
 
-    /// What counts against the bound: as if all up to the furthest fragment were there.
+    /// What counts against the bound: the memory that it has.
     const fn cost(&self) -> usize {
-        self.octets.len() + self.first.len() + OVERHEAD
+        self.octets.capacity() + self.lists() + OVERHEAD
+    }
+
+    /// Octets of memory beside those of its octets.
+    const fn lists(&self) -> usize {
+        self.first.capacity() + self.there.capacity() * size_of::<(u32, u32)>()
     }
 
     fn is_whole(&self) -> bool {
@@ -389,6 +432,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
+    use std::vec;
 
     const KEY: Key = Key {
         source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
@@ -530,6 +574,37 @@ mod tests {
             [0, 16, 32, 48, 64].map(|at| r.add(sec(0), KEY, &fragment(at, &bytes[at..at + 8], true)));
         assert_eq!(outcomes[3..], [Outcome::Missing, Outcome::Dropped(Reason::Pieces)]);
         assert_eq!(r.used(), 0);
+    }
+
+    /// What it has, those that are kept for others left out.
+    fn memory(r: &Reassembly) -> usize {
+        r.datagrams.iter().map(|d| d.octets.capacity() + d.first.capacity() + 8 * d.there.capacity()).sum()
+    }
+
+    #[test]
+    fn what_counts_is_the_memory_that_is_held_whatever_ended_before() {
+        let config = Config { octets: 200_000, most: 2000, ..Config::default() };
+        let mut r = reassembly(config);
+        let bytes = octets(65_000);
+        for number in 0..1000u32 {
+            // A long datagram that becomes whole, and one of which eight octets are there.
+            let key = |n: u32| Key { identification: 2 * number + n, ..KEY };
+            for at in (0..65_000).step_by(1480) {
+                let end = (at + 1480).min(65_000);
+                r.add(sec(0), key(0), &fragment(at, &bytes[at..end], end < 65_000));
+            }
+            // Whoever takes it leaves another one's memory.
+            if number % 2 == 0 {
+                r.take_whole(&mut vec![0; 60_000], &mut vec![0; 2000]);
+            }
+            r.add(sec(0), key(1), &fragment(800, &bytes[..8], true));
+            while r.give_up(sec(0)).is_some() {}
+            assert!(memory(&r) <= r.used() && r.used() <= 200_000, "{} of {}", memory(&r), r.used());
+        }
+        // Short ones count little: others have room beside them.
+        assert!(r.len() > 60, "{}", r.len());
+        let kept: usize = r.rooms.0.iter().map(Vec::capacity).sum();
+        assert!(r.rooms.0.len() <= ROOMS && kept <= ROOMS * ROOM, "{kept}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Udp<'_> {
         socket.options = options;
         socket.way = None;
         if !options.all_errors {
-            socket.reports.clear();
+            self.stack.forget_reports(self.id);
         }
     }
 
@@ -85,7 +85,7 @@ impl Udp<'_> {
         if socket.groups.is_empty() && socket.local.is_none() {
             let before = core::mem::replace(&mut socket.whom, whom);
             socket.way = None;
-            let memory = socket.receive.memory();
+            let memory = socket.unread_memory();
             self.stack.unread.take(before, memory);
             self.stack.unread.add(whom, memory);
         }
@@ -285,7 +285,12 @@ impl Udp<'_> {
     /// The oldest error that was not asked for, which is forgotten: MSG_ERRQUEUE. What [`take_error`](Udp::take_error) tells is the next
     /// one's then.
     pub fn take_report(&mut self) -> Option<Report> {
-        self.socket().take_report()
+        self.stack.take_report(self.id)
+    }
+
+    /// Octets of memory of the reports that were not asked for.
+    pub fn report_octets(&mut self) -> usize {
+        self.socket().reports_memory()
     }
 
     /// Datagrams that did not fit into its queue.

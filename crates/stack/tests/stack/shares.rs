@@ -1,5 +1,6 @@
 //! Users of one stack: what one of them takes of what all have together leaves something for the others.
 
+use crate::allocations;
 use crate::tcp::{listen, state};
 use crate::world::World;
 use bypath_stack::config::Config;
@@ -91,6 +92,74 @@ fn what_waits_for_neighbours_leaves_room_for_what_others_send() {
     sends(&mut world, hog, b"again", "10.0.0.2:7");
     world.millis(10);
     assert_eq!(world.received(1, server).len(), 1);
+}
+
+#[test]
+fn what_waits_for_neighbours_holds_no_more_memory_than_counts_whatever_was_refused() {
+    let mut world = World::with(1, 1, &Config::default(), Default::default(), 1500);
+    let hog = of(&mut world, HOG, "0.0.0.0:8");
+    let long = [1; 65_000];
+    // As much as he may have, so that more is refused.
+    for _ in 0..40 {
+        sends(&mut world, hog, &long, "10.0.0.3:7");
+        world.millis(0);
+    }
+    let before = world.hosts[0].stack.usage().waiting_octets as i64;
+    let held = allocations::held();
+    for host in 100..120 {
+        for _ in 0..64 {
+            sends(&mut world, hog, &long, "10.0.0.3:7");
+            sends(&mut world, hog, b"", &format!("10.0.0.{host}:7"));
+            world.millis(0);
+        }
+    }
+    let (counted, more) =
+        (world.hosts[0].stack.usage().waiting_octets as i64 - before, allocations::held() - held);
+    // What the link's queue keeps, and neighbours themselves, is not what waits.
+    assert!(more < counted + (600 << 10), "{more} octets of memory, {counted} counted");
+    assert!(counted > 0 && world.hosts[0].stack.usage().waiting_octets <= 2 << 20, "some of them wait");
+    world.secs(10);
+    assert_eq!(world.hosts[0].stack.usage().waiting_octets, 0);
+    assert!(allocations::held() < held, "it goes back");
+}
+
+#[test]
+fn errors_that_nobody_asks_for_count_with_what_their_user_has_not_received() {
+    const OCTETS: usize = 200_000;
+    let mut world = World::with(1, 1, &Config::default(), Default::default(), 1500);
+    world.hosts[0].stack.set_share(Share { datagram_octets: OCTETS, ..Share::ALL });
+    let wants = |world: &mut World, user: u32, port: u16| {
+        let id = of(world, user, &format!("0.0.0.0:{port}"));
+        world.udp(0, id).set_options(Options { all_errors: true, ..Options::default() });
+        id
+    };
+    let hogs: Vec<_> = (0..40).map(|n| wants(&mut world, HOG, 1000 + n)).collect();
+    let honest = wants(&mut world, HONEST, 2000);
+    let fails = |world: &mut World, n: usize, id: SocketId| {
+        // Nobody is there, and each of them is told so.
+        (0..20).for_each(|_| sends(world, id, &[1; 600], &format!("10.0.0.{}:7", 100 + n)));
+    };
+    hogs.iter().enumerate().for_each(|(n, id)| fails(&mut world, n, *id));
+    fails(&mut world, hogs.len(), honest);
+    world.secs(5);
+    let held = |world: &mut World| hogs.iter().map(|id| world.udp(0, *id).report_octets()).sum::<usize>();
+    assert!((OCTETS - 2000..=OCTETS).contains(&held(&mut world)), "{}", held(&mut world));
+    assert!(world.count(0, "udp_drop_reports") > 600);
+    let reports =
+        |world: &mut World, id: SocketId| std::iter::from_fn(|| world.udp(0, id).take_report()).count();
+    assert_eq!(reports(&mut world, honest), 20, "another user has as much for himself");
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
+    // They are asked for, not wanted any more, and closed.
+    assert!(hogs[..10].iter().map(|id| reports(&mut world, *id)).sum::<usize>() > 0);
+    hogs[10..20].iter().for_each(|id| world.udp(0, *id).set_options(Options::default()));
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
+    hogs[20..].iter().for_each(|id| world.hosts[0].stack.close(*id));
+    assert_eq!((world.hosts[0].stack.datagram_octets(), world.hosts[0].stack.contradiction()), (0, None));
+    // Of what one socket may have to be read they are a part.
+    world.udp(0, hogs[0]).set_receive_octets(2500);
+    fails(&mut world, 0, hogs[0]);
+    world.secs(5);
+    assert_eq!(reports(&mut world, hogs[0]), 2);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub struct Mail {
     backed: u64,
     /// Records that were taken back out of it: they go through the pair before all others.
     again: VecDeque<Vec<u8>>,
+    /// Octets of these.
+    again_octets: usize,
     /// It stands in [`Hub::mail`]: its gate may be open.
     listed: bool,
     /// The gate was opened, or begun to be.
@@ -60,6 +62,7 @@ impl Mail {
             on_its_way: true,
             backed: 0,
             again: VecDeque::new(),
+            again_octets: 0,
             listed: false,
             opened: false,
             over: false,
@@ -167,7 +170,7 @@ impl Mail {
         self.on_its_way = true;
         let (mailbox, ring) = near.mailbox(self.at, 1);
         let writer = Writer::sole(mailbox, ring, &self.tail);
-        let again = &mut self.again;
+        let (again, octets_again) = (&mut self.again, &mut self.again_octets);
         let taken = writer.take_all_back(&self.left, |ring, place| {
             let mut record = vec![0; place.head_len() + place.len()];
             let (head, octets) = record.split_at_mut(place.head_len());
@@ -177,12 +180,23 @@ impl Mail {
             if header.is_some_and(|header| header.tells & NAKED != 0) {
                 record.drain(..HEADER);
             }
+            *octets_again += record.capacity();
             again.push_back(record);
         });
         self.given_up.store(self.left.load(Relaxed), Relaxed);
         if taken.is_err() {
             self.end(near);
         }
+    }
+
+    /// The first of what was taken back.
+    fn first_again(&mut self) -> Option<Vec<u8>> {
+        let Some(record) = self.again.pop_front() else {
+            self.again = VecDeque::new();
+            return None;
+        };
+        self.again_octets -= record.capacity();
+        Some(record)
     }
 
     /// How far the program has read, if it has not read everything.
@@ -196,6 +210,11 @@ impl Datagrams {
     /// Whether something that was taken back waits for room in the pair.
     pub(super) fn owes_again(&self) -> bool {
         self.mail.as_ref().is_some_and(|mail| !mail.again.is_empty())
+    }
+
+    /// Octets that were taken back.
+    pub fn taken_back(&self) -> usize {
+        self.mail.as_ref().map_or(0, |mail| mail.again_octets)
     }
 }
 
@@ -235,11 +254,12 @@ impl Socket {
     pub(super) fn send_again(&mut self) -> bool {
         loop {
             let Phase::Datagrams(of) = &mut self.phase else { return true };
-            let Some(record) = of.mail.as_mut().and_then(|mail| mail.again.pop_front()) else { return true };
+            let Some(record) = of.mail.as_mut().and_then(|mail| mail.first_again()) else { return true };
             if self.record_of([&record, &[]]) == Err(bypath_sys::Errno::AGAIN) {
                 if let Phase::Datagrams(of) = &mut self.phase
                     && let Some(mail) = &mut of.mail
                 {
+                    mail.again_octets += record.capacity();
                     mail.again.push_front(record);
                 }
                 return false;

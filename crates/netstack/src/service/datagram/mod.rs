@@ -32,6 +32,9 @@ const WAITING: usize = 64 << 10;
 const BURST: usize = 212_992;
 /// Octets that wait for their old partner at most while a socket is connected to another one; the rest is lost.
 const BEFORE: usize = 1 << 20;
+/// What each of them counts beside its octets: its place in a list that has room for as many again, and the allocator's part.
+const BESIDE: usize = 128;
+const _: () = assert!(2 * size_of::<(SocketAddr, Vec<u8>)>() <= BESIDE);
 /// What a pair's buffer has at least, as it is set: the kernel doubles it, and one record has to go in.
 pub const LEAST_BUFFER: i32 = RECORD as i32;
 /// At most: it is the kernel's memory, and twice as much is what it has if nothing is set, Linux's net.core.wmem_default.
@@ -50,7 +53,7 @@ pub struct Datagrams {
     pub segment: u16,
     /// What its program sent before it connected to somebody else, and to whom: goes first.
     before: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Octets of `before`.
+    /// Octets of `before`, and [`BESIDE`] for each.
     waiting: usize,
     /// Its rings.
     pub mail: Option<Box<mail::Mail>>,
@@ -70,18 +73,22 @@ impl Datagrams {
     }
 
     fn keep(&mut self, partner: SocketAddr, record: &[u8], most: usize) {
-        if self.waiting + record.len() > most {
+        let counts = record.len() + BESIDE;
+        if self.waiting + counts > most {
             self.dropped += 1;
             return;
         }
-        self.waiting += record.len();
+        self.waiting += counts;
         self.before.push_back((partner, record.to_vec()));
     }
 
     /// The first of `before`, put into `room`: its length, and to whom it goes.
     fn first_before(&mut self, room: &mut [u8]) -> Option<(usize, SocketAddr)> {
         let (partner, record) = self.before.pop_front()?;
-        self.waiting -= record.len();
+        self.waiting -= record.len() + BESIDE;
+        if self.before.is_empty() {
+            self.before = VecDeque::new();
+        }
         room[..record.len()].copy_from_slice(&record);
         Some((record.len(), partner))
     }
@@ -600,6 +607,16 @@ pub fn unspecified(v6: bool) -> std::net::IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn datagrams_without_octets_that_are_kept_for_an_old_partner_are_bounded() {
+        let (mut of, partner) = (Datagrams::default(), "10.0.0.1:7".parse().unwrap());
+        (0..100_000).for_each(|_| of.keep(partner, &[], BEFORE));
+        assert_eq!((of.before.len(), of.kept()), (BEFORE / BESIDE, BEFORE));
+        assert!(of.before.capacity() * size_of::<(SocketAddr, Vec<u8>)>() <= BEFORE);
+        let sent = std::iter::from_fn(|| of.first_before(&mut [])).count();
+        assert_eq!((sent, of.kept(), of.before.capacity()), (BEFORE / BESIDE, 0, 0));
+    }
 
     #[test]
     fn a_port_is_shared_with_oneself_or_with_all_who_say_so() {
