@@ -155,14 +155,14 @@ fn prints_sockets(service: &Service) -> String {
 
 #[test]
 fn iperf3_measures_datagrams() {
+    if !is_possible("iperf3_measures_datagrams", &["iperf3"]) {
+        return;
+    }
     let Some(service) =
         lab("iperf3_measures_datagrams", &["iperf3", "-s", "-B", THERE, "-1", "--forceflush"])
     else {
         return;
     };
-    if !is_possible("iperf3_measures_datagrams", &["iperf3"]) {
-        return;
-    }
     let said = prints(&service, &["iperf3", "-u", "-c", THERE, "-b", "20M", "-t", "1", "-J"]);
     let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     let sum = &said["end"]["sum"];
