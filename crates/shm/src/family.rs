@@ -201,6 +201,10 @@ pub struct End {
     // -- what views show
     /// The netstack service whose socket it is.
     pub service: Label,
+    /// Number (inode) of the arena's memory, in whose slot `slot` its rings are; 0 = not told. Means something while `ring_size` does.
+    pub arena: AtomicU64,
+    /// See `arena`.
+    pub slot: AtomicU32,
 }
 
 /// The outgoing direction as its own family sees it.

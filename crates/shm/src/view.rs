@@ -191,6 +191,8 @@ pub struct End {
     pub service: Option<String>,
     /// Bytes of one ring, `None` while there is none.
     pub ring_size: Option<u32>,
+    /// Where its rings are: inode of the arena, and the slot there. `None` while there are none, and in what earlier versions wrote.
+    pub rings: Option<(u64, u32)>,
     /// Bytes moved by hooked calls.
     pub bytes: Bytes,
 }
@@ -245,6 +247,11 @@ impl End {
             rule: Some(half(raw, offset_of!(family::End, rule))).filter(|n| *n != 0),
             service,
             ring_size: Some(half(raw, offset_of!(family::End, ring_size))).filter(|n| warm && *n != 0),
+            rings: Some((
+                word(raw, offset_of!(family::End, arena)),
+                half(raw, offset_of!(family::End, slot)),
+            ))
+            .filter(|(arena, _)| warm && *arena != 0),
             bytes: Bytes {
                 ring_tx: word(raw, offset_of!(family::End, w.ring_bytes)),
                 ring_rx: word(raw, offset_of!(family::End, r.ring_bytes)),

@@ -35,7 +35,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
     [
         fields!(Header: magic, ends_used, next_bell, processes, births, next_look, execs),
         fields!(Process: pid, ready, start_time, command),
-        fields!(End: state, generation, fd, reason, rx_reason, holders, cookie, peer_cookie, local, remote, ring_size, pending_error, flags, rcvlowat, rcvtimeo, sndtimeo, rule, wish, w, r, service),
+        fields!(End: state, generation, fd, reason, rx_reason, holders, cookie, peer_cookie, local, remote, ring_size, pending_error, flags, rcvlowat, rcvtimeo, sndtimeo, rule, wish, w, r, service, arena, slot),
         fields!(WriterLine: lock, tail, head_cache, path, claims, flush, backed, in_kernel, limit, ring_bytes, kernel_bytes, not_before, backed_from),
         fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept, heir, leaving),
         fields!(DatagramEnd: holder, fd, paths, reason, rx_reason, cookie, rule, routes, local, remote, service, tx, rx),

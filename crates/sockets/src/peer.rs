@@ -128,11 +128,17 @@ pub struct Conn {
     /// Incoming ring.
     pub rx: Ring,
     arena: &'static Arena,
+    record: &'static ArenaRecord,
     slot: u32,
     place: &'static ConnSlot,
 }
 
 impl Conn {
+    /// Inode of the arena, and the slot there.
+    pub fn location(&self) -> (u64, u32) {
+        (self.record.inode(), self.slot)
+    }
+
     /// Outgoing direction.
     #[inline]
     pub fn out(&self) -> &'static Direction {
@@ -350,6 +356,7 @@ impl Peer {
             tx: arena.ring(slot, role).ok()?,
             rx: arena.ring(slot, 1 - role).ok()?,
             arena,
+            record,
             slot,
             place,
         };

@@ -38,6 +38,10 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     end.r.tail_cache.store(0, Relaxed);
     end.w.path.store(wpath::KERNEL, Relaxed);
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
+    // The peer cannot write here: who looks from outside takes the rings from nowhere else.
+    let (arena, slot) = conn.location();
+    end.arena.store(arena, Relaxed);
+    end.slot.store(slot, Relaxed);
     end.state.store(end_state::WARM, Release);
     // Whatever kept it cold is over. Each direction moves with its writer's next bytes.
     if !s.has(flag::STAYS) {

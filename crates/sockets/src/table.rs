@@ -482,6 +482,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     end.rule.store(0, Relaxed);
     end.wish.store(0, Relaxed);
     end.service.set("");
+    end.arena.store(0, Relaxed);
     let local = if kind == Kind::Local { flag::LOCAL } else { 0 };
     end.flags.store(local | if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
     end.rcvlowat.store(1, Relaxed);

@@ -10,6 +10,7 @@ mod lab;
 mod begins;
 mod bells;
 mod crowds;
+mod forged;
 mod liar;
 mod names;
 mod otherwise;

@@ -81,6 +81,11 @@ impl ArenaRecord {
         self.arena.get().is_some() && fd::identity(fd) == Ok(file)
     }
 
+    /// Number of the file that is mapped, on the kernel's own file system.
+    pub(super) fn inode(&self) -> u64 {
+        self.file[1].load(Relaxed)
+    }
+
     /// Lets go of the memory. The address space stays: it carries nothing, and nothing can dangle.
     pub(super) fn empty(&self, is_gone: bool) {
         if let Some(arena) = self.arena.get() {

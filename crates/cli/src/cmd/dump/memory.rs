@@ -125,6 +125,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// Whether it is one of this slot of the arena that has this number.
+    pub fn is_of(&self, arena: u64, slot: u32) -> bool {
+        (self.file, self.slot) == (arena, slot)
+    }
+
     /// Whether it is one in this arena.
     pub fn is_in(&self, arena: &Arena) -> bool {
         self.file == arena.file

@@ -5,13 +5,14 @@ use super::find::{Followed, New, find};
 use super::meanwhile::meanwhile;
 use super::memory::Life;
 use super::posts::Posts;
-use super::tap::{Known, Over, Tap};
+use super::tap::{Known, Over, Tap, UNSEEN};
 use super::turns::{Turn, Turns};
 use super::within;
 use crate::cmd::ss::tell_unseen;
 use crate::connections::{self, Ends, Scan, Word};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
+use bypath::clock::monotonic_ns;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -99,6 +100,8 @@ pub struct Taps {
     told: HashSet<String>,
     /// Users of whom it was said that some of what they have is left out.
     late: BTreeSet<u32>,
+    /// Users of whom it was said that connections are left out by whose addresses others go.
+    refused: BTreeSet<u32>,
     /// Connections whose rings were not found, and in how many looks one after the other.
     hidden: HashMap<Named, u32>,
 }
@@ -125,6 +128,7 @@ impl Taps {
             begun: false,
             told: HashSet::new(),
             late: BTreeSet::new(),
+            refused: BTreeSet::new(),
             hidden: HashMap::new(),
         }
     }
@@ -149,6 +153,7 @@ impl Taps {
             let found = find(&scan, &sockets, open, wanted, asked);
             found.map(|found| (sockets, found))
         })??;
+        rings.open.retain(|tap| !found.over.contains(&tap.named()));
         for tap in &mut rings.open {
             if let Some((word, directions)) = found.followed.get(&tap.named()) {
                 tap.word = *word;
@@ -170,6 +175,7 @@ impl Taps {
         self.begun = true;
         let late = found.late.into_iter().chain(std::mem::take(&mut self.posts.late));
         self.tell_of_late(late);
+        self.tell_of_refused(found.refused);
         self.tell_of_hidden(found.hidden);
         Ok(())
     }
@@ -193,6 +199,17 @@ impl Taps {
                 ));
             }
             self.hidden.insert(name, looks);
+        }
+    }
+
+    /// Says, once of each user, that what he shows by addresses of others is left out.
+    fn tell_of_refused(&mut self, users: BTreeSet<u32>) {
+        for user in users {
+            if self.refused.len() < 64 && self.refused.insert(user) {
+                output::message(format_args!(
+                    "note: user {user} shows connections whose addresses are those of somebody else's: they are left out"
+                ));
+            }
         }
     }
 
@@ -246,6 +263,7 @@ impl Rings {
             busy: [None; 2],
             left: false,
             last: 1,
+            until: [monotonic_ns().saturating_sub(UNSEEN); 2],
         });
     }
 
