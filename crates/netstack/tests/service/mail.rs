@@ -300,6 +300,34 @@ isolated! {
 }
 
 isolated! {
+    fn what_was_taken_back_once_is_not_taken_back_again_whatever_its_program_writes() {
+        let running = awake(Duration::ZERO);
+        let program = running.program();
+        let mailed = Mailed::of(&program, &mut Process::new(7));
+        let local = mailed.sock.bind("10.9.0.2:0").expect("a port");
+        let (kernel, _) = kernels("10.9.0.1:0");
+        let epoch = mailed.reader().open_begin().expect("closed");
+        assert!(mailed.in_pair().is_none() && mailed.reader().open_finish(epoch));
+        let mailbox = &mailed.rings.control.mailbox[1];
+        let head = mailbox.head.0.load(Acquire);
+        (0..4u32).for_each(|n| _ = kernel.send_to(&n.to_ne_bytes(), local).expect("sent"));
+        until(|| (mailbox.unread() >= 4 * 120).then_some(()));
+        mailed.reader().close();
+        let asked = [LEVEL, TAKE_BACK, 4].map(i32::to_ne_bytes).concat();
+        for _ in 0..100 {
+            assert_eq!(mailed.sock.ask(Op::Get, &asked).errno, 0);
+            mailbox.head.0.store(head, Release);
+        }
+        (0..4).for_each(|n| assert_eq!(number(&mailed.in_pair().expect("it is there").1), n));
+        assert!(mailed.in_pair().is_none());
+        // It lied: all goes by the pair.
+        kernel.send_to(&4u32.to_ne_bytes(), local).expect("sent");
+        assert_eq!(number(&until(|| mailed.in_pair()).1), 4);
+        assert_eq!(running.query("service")[0]["users"][0]["octets"].as_u64(), Some(0));
+    }
+}
+
+isolated! {
     fn what_was_written_before_a_connect_goes_to_the_partner_of_then() {
         let running = awake(LONGEST);
         let program = running.program();

@@ -200,22 +200,29 @@ impl<'a, O: Octets> Writer<'a, O> {
     }
 
     /// Takes everything back that nobody has read, and leaves the ring alone for this epoch: a reader that says it is awake does not read. Each record is
-    /// shown, in their order, and goes by the carrier. Only for who is [alone](Writer::sole).
+    /// shown, in their order, and goes by the carrier. Only for who is [alone](Writer::sole). `taken`: up to where everything was taken back before, which
+    /// nobody makes unread again.
     ///
     /// # Errors
     /// The head is where it cannot be, or the records are none any more.
-    pub fn take_all_back(&self, left: &AtomicU64, mut each: impl FnMut(&O, &Place)) -> Result<(), Poisoned> {
+    pub fn take_all_back(
+        &self,
+        left: &AtomicU64,
+        taken: &mut u64,
+        mut each: impl FnMut(&O, &Place),
+    ) -> Result<(), Poisoned> {
         let Turn::Sole(own) = self.turn else { return Err(Poisoned) };
         let (tail, word) = (own.load(Relaxed), &self.mailbox.head.0);
         left.fetch_max(self.mailbox.gate.0.load(Acquire) >> 2, Relaxed);
         let mut head = word.load(Acquire);
         for _ in 0..MOVES {
-            if tail.wrapping_sub(head) > self.ring.size() {
+            if tail.wrapping_sub(head) > self.ring.size().min(tail.wrapping_sub(*taken)) {
                 return Err(Poisoned);
             }
             // R's releases fail from here on.
             match word.compare_exchange(head, tail, AcqRel, Acquire) {
                 Ok(_) => {
+                    *taken = tail;
                     while head != tail {
                         let place = Place::find(&self.ring, head, tail.wrapping_sub(head))?;
                         each(&self.ring, &place);

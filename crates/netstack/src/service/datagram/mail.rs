@@ -37,9 +37,12 @@ pub struct Mail {
     on_its_way: bool,
     /// So many of its first octets have memory.
     backed: u64,
-    /// Records that were taken back out of it: they go through the pair before all others.
+    /// Records that were taken back out of it: they go through the pair before all others. Nothing is put into the ring while there are some, so they are
+    /// no more than fit there.
     again: VecDeque<Vec<u8>>,
-    /// Octets of these.
+    /// Up to where all were: the program may write its head back.
+    taken: u64,
+    /// What these count.
     again_octets: usize,
     /// It stands in [`Hub::mail`]: its gate may be open.
     listed: bool,
@@ -52,6 +55,11 @@ pub struct Mail {
     went: u64,
 }
 
+/// What a record that was taken back counts: its place in a list that has room for as many again, and the allocator's part, beside its memory.
+const fn weight(record: &Vec<u8>) -> usize {
+    record.capacity() + 64
+}
+
 impl Mail {
     pub fn new(at: Place) -> Box<Mail> {
         Box::new(Mail {
@@ -62,6 +70,7 @@ impl Mail {
             on_its_way: true,
             backed: 0,
             again: VecDeque::new(),
+            taken: 0,
             again_octets: 0,
             listed: false,
             opened: false,
@@ -171,7 +180,13 @@ impl Mail {
         let (mailbox, ring) = near.mailbox(self.at, 1);
         let writer = Writer::sole(mailbox, ring, &self.tail);
         let (again, octets_again) = (&mut self.again, &mut self.again_octets);
-        let taken = writer.take_all_back(&self.left, |ring, place| {
+        let mut is_sound = true;
+        let taken = writer.take_all_back(&self.left, &mut self.taken, |ring, place| {
+            // The program can write there, too: shorter ones would be more than are put there.
+            if place.head_len() != HEADER {
+                is_sound = false;
+                return;
+            }
             let mut record = vec![0; place.head_len() + place.len()];
             let (head, octets) = record.split_at_mut(place.head_len());
             place.copy_head(ring, head);
@@ -180,11 +195,11 @@ impl Mail {
             if header.is_some_and(|header| header.tells & NAKED != 0) {
                 record.drain(..HEADER);
             }
-            *octets_again += record.capacity();
+            *octets_again += weight(&record);
             again.push_back(record);
         });
         self.given_up.store(self.left.load(Relaxed), Relaxed);
-        if taken.is_err() {
+        if taken.is_err() || !is_sound {
             self.end(near);
         }
     }
@@ -195,7 +210,7 @@ impl Mail {
             self.again = VecDeque::new();
             return None;
         };
-        self.again_octets -= record.capacity();
+        self.again_octets -= weight(&record);
         Some(record)
     }
 
@@ -259,7 +274,7 @@ impl Socket {
                 if let Phase::Datagrams(of) = &mut self.phase
                     && let Some(mail) = &mut of.mail
                 {
-                    mail.again_octets += record.capacity();
+                    mail.again_octets += weight(&record);
                     mail.again.push_front(record);
                 }
                 return false;
