@@ -5,6 +5,8 @@ use crate::errno;
 use bypath_sockets::hook::{self, SHARERS};
 use libc::{c_int, c_void, pid_t};
 use std::arch::naked_asm;
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether the caller runs in another process's memory. One load, unless such a child exists now.
@@ -25,17 +27,56 @@ pub(crate) fn handed_on(fd: c_int) {
     }
 }
 
+thread_local! {
+    /// This thread is in a fork that the library has seen begin.
+    static IS_SEEN: Cell<bool> = const { Cell::new(false) };
+    /// Of one that it has not seen: [`prepare`]. Nothing is dropped when the thread ends, as there would have to be memory to remember that.
+    static UNSEEN: Cell<Option<ManuallyDrop<hook::Forking>>> = const { Cell::new(None) };
+}
+
+/// Has the C library tell of forks that no function of this library is called for: of who has looked fork() up in the C library itself (dlsym with a handle
+/// of it, as Python's ctypes does). Called once.
+pub(crate) fn watch_forks() {
+    // SAFETY: functions that are there as long as the process.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(unseen_in_parent), Some(unseen_in_child)) };
+}
+
+unsafe extern "C" fn prepare() {
+    if !IS_SEEN.get() && !borrowed_memory() {
+        // Nobody tells the parent which child it is.
+        UNSEEN.set(Some(ManuallyDrop::new(errno::kept(hook::fork_begin_unseen))));
+    }
+}
+
+unsafe extern "C" fn unseen_in_parent() {
+    if let Some(token) = UNSEEN.take() {
+        errno::kept(|| ManuallyDrop::into_inner(token).parent(-1));
+    }
+}
+
+unsafe extern "C" fn unseen_in_child() {
+    if let Some(token) = UNSEEN.take() {
+        errno::kept(|| ManuallyDrop::into_inner(token).child());
+    } else if !IS_SEEN.get() {
+        errno::kept(hook::own_copy);
+    }
+}
+
 /// Runs `fork`, which answers the pid as fork() does, between the engine's two halves.
 pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     if borrowed_memory() {
+        let outer = IS_SEEN.replace(true);
         let pid = fork();
+        IS_SEEN.set(outer);
         if pid == 0 {
             errno::kept(hook::own_copy);
         }
         return pid;
     }
     let token = errno::kept(hook::fork_begin);
+    let outer = IS_SEEN.replace(true);
     let pid = fork();
+    IS_SEEN.set(outer);
     errno::kept(|| {
         if pid == 0 {
             token.child();

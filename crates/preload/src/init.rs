@@ -43,6 +43,7 @@ extern "C" fn constructor() {
             return;
         }
         IS_FIRST.store(true, Relaxed);
+        crate::child::watch_forks();
         let mut bad = None;
         let mut config = rules::configure(setting, invoked, |e| {
             bad.get_or_insert(e);

@@ -20,8 +20,8 @@ pub struct Forking {
 }
 
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
-/// upgrades or forgets it meanwhile.
-pub fn begin() -> Forking {
+/// upgrades or forgets it meanwhile. `named`: the parent will be told which process it is.
+pub fn begin(named: bool) -> Forking {
     let none = Forking { life: None, thread: None, birth: None };
     if state::is_sealed() {
         if state::get().is_some() {
@@ -42,7 +42,7 @@ pub fn begin() -> Forking {
         return Forking { life, thread: thread::existing(), birth: None };
     };
     // Where this process has no place itself nobody could tell that it holds what the child does.
-    let is_placeless = state::are_children_elsewhere() || state.bit() == 0;
+    let is_placeless = !named || state::are_children_elsewhere() || state.bit() == 0;
     let place = if is_placeless { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: state::start_time_now() });
     // No socket is made from here to the fork.

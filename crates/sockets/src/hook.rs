@@ -529,7 +529,15 @@ pub fn fork_begin() -> Forking {
     if are_unasked() {
         ask_about_all();
     }
-    Forking(fork::begin())
+    Forking(fork::begin(true))
+}
+
+/// The same where the parent will not be told which child it is: what they share stays on the kernel, as nobody could tell who holds it.
+pub fn fork_begin_unseen() -> Forking {
+    if are_unasked() {
+        ask_about_all();
+    }
+    Forking(fork::begin(false))
 }
 
 impl Forking {

@@ -31,10 +31,20 @@ pub fn euid() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
-/// Real user id, by which messages are sent (SCM_CREDENTIALS).
-pub fn real_uid() -> u32 {
+/// The user in whose name a process, or a thread, of several users is to ask others: root, if it is one of them, as nobody else may trace such a process
+/// (ptrace(2)); otherwise the real one.
+pub fn principal() -> u32 {
+    let mut ids = [0u32; 3];
+    let [real, effective, saved] = ids.each_mut().map(|id| std::ptr::from_mut(id) as usize);
+    // SAFETY: the kernel writes three numbers of ours.
+    unsafe { syscall(libc::SYS_getresuid, [real, effective, saved, 0, 0, 0]) };
+    if ids.contains(&0) { 0 } else { ids[0] }
+}
+
+/// Real group id.
+pub fn real_gid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_getuid, [0; 6]) as u32 }
+    unsafe { syscall(libc::SYS_getgid, [0; 6]) as u32 }
 }
 
 /// Whether the effective user and group are the real ones. Where they are not, the kernel has the next program's loader leave out what is to be preloaded.

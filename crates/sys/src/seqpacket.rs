@@ -112,6 +112,15 @@ pub fn send(socket: BorrowedFd<'_>, octets: &[u8], with: Option<BorrowedFd<'_>>)
     send_with(socket, octets, with.as_slice())
 }
 
+/// As [`send`], in the name of [`principal`](crate::process::principal).
+///
+/// # Errors
+/// Those of [`send`].
+pub fn ask(socket: BorrowedFd<'_>, octets: &[u8], with: Option<BorrowedFd<'_>>) -> Result<()> {
+    let numbers = with.map(|fd| fd.as_raw_fd());
+    unix::send_as_principal(socket.as_raw_fd(), octets, numbers.as_slice())
+}
+
 /// Sends a message with up to [`unix::MAX_FDS`] descriptors.
 ///
 /// # Errors

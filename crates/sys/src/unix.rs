@@ -246,14 +246,19 @@ pub fn send(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
         Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };
     control.fds.get_mut(..fds.len()).ok_or(Errno::INVAL)?.copy_from_slice(fds);
     control.len = CONTROL_HEADER + 4 * fds.len();
+    send_along(s, bytes, &control, if fds.is_empty() { 0 } else { control.len.next_multiple_of(8) })
+}
+
+/// With so many octets of `along`.
+fn send_along<T>(s: i32, bytes: &[u8], along: &T, len: usize) -> Result<()> {
     let iov = crate::user::IoVec { base: bytes.as_ptr() as usize, len: bytes.len() };
     let hdr = MsgHdr {
         name: 0,
         namelen: 0,
         iov: &raw const iov as usize,
         iovlen: 1,
-        control: if fds.is_empty() { 0 } else { &raw const control as usize },
-        controllen: if fds.is_empty() { 0 } else { control.len.next_multiple_of(8) },
+        control: if len == 0 { 0 } else { std::ptr::from_ref(along) as usize },
+        controllen: len.min(size_of::<T>()),
         flags: 0,
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -262,6 +267,40 @@ pub fn send(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
         syscall(libc::SYS_sendmsg, [s as usize, &raw const hdr as usize, flags as usize, 0, 0, 0])
     })
     .map(|_| ())
+}
+
+/// As [`send`], in the name of [`process::principal`]: the kernel would name the real user.
+///
+/// # Errors
+/// Those of [`send`].
+pub fn send_as_principal(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
+    let mut along = Named {
+        sender: Control {
+            len: CONTROL_HEADER + 12,
+            level: libc::SOL_SOCKET,
+            kind: libc::SCM_CREDENTIALS,
+            fds: [process::pid() as i32, process::principal() as i32, process::real_gid() as i32, 0],
+        },
+        files: Control {
+            len: CONTROL_HEADER + 4 * fds.len(),
+            level: libc::SOL_SOCKET,
+            kind: libc::SCM_RIGHTS,
+            fds: [0; MAX_FDS],
+        },
+    };
+    along.files.fds.get_mut(..fds.len()).ok_or(Errno::INVAL)?.copy_from_slice(fds);
+    let files = if fds.is_empty() { 0 } else { along.files.len.next_multiple_of(8) };
+    match send_along(s, bytes, &along, size_of_val(&along.sender) + files) {
+        // A user who has no name in this user namespace cannot say it.
+        Err(Errno::INVAL | Errno::PERM) => send(s, bytes, fds),
+        sent => sent,
+    }
+}
+
+#[repr(C)]
+struct Named {
+    sender: Control<4>,
+    files: Control,
 }
 
 /// One received message.
@@ -308,7 +347,7 @@ pub struct Whole {
     pub fds: Vec<OwnedFd>,
     /// More came along, and there was no room for it.
     pub is_cut: bool,
-    /// Who has sent it, where [`tell_senders`] has asked for that: his real user id.
+    /// Who has sent it, where [`tell_senders`] has asked for that: his real user id, or which of his he says ([`send_as_principal`]).
     pub sender: Option<Credentials>,
 }
 

@@ -295,6 +295,15 @@ fn a_worker_does_not_see_its_parents_later_connections() {
     assert_eq!(said.number("seen "), 0);
 }
 
+/// What the library's own function is not called for, the C library tells of.
+#[test]
+fn a_worker_whose_fork_was_looked_up_by_a_handle_does_not_see_its_parents_later_connections() {
+    let Some(said) = worker("handle") else { return };
+    assert_eq!(said.number("arenas "), said.number("before "));
+    assert!(said.number("new ") > 0);
+    assert_eq!(said.number("seen "), 0);
+}
+
 /// What pthread_atfork(3) has run before a fork, and other threads meanwhile, may be the first to have a connection.
 #[test]
 fn a_worker_does_not_see_later_connections_of_who_had_none_when_its_fork_began() {

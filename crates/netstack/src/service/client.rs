@@ -217,7 +217,7 @@ impl Asked {
             return Err(QueryError::Failed { path: path(), errno: libc::EMSGSIZE });
         }
         let asked = Asked { path: path(), socket, header, room: vec![0; MESSAGE] };
-        seqpacket::send(asked.socket.as_fd(), &message, with).map_err(|_| asked.closed())?;
+        seqpacket::ask(asked.socket.as_fd(), &message, with).map_err(|_| asked.closed())?;
         Ok(asked)
     }
 
@@ -266,7 +266,7 @@ impl Asked {
     fn stop(&self) {
         let message = [&self.header.encode()[..], br#"{"what":"stop"}"#].concat();
         // A service that has gone has stopped.
-        let _ = seqpacket::send(self.socket.as_fd(), &message, None);
+        let _ = seqpacket::ask(self.socket.as_fd(), &message, None);
     }
 }
 

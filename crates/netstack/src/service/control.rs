@@ -43,13 +43,12 @@ struct Control {
     connecting: Vec<u64>,
 }
 
-/// Who has made a connection, and may ask there: a process that was forked from it, or has become another user since, has it, too, and
-/// would ask in the name of whom it was.
-#[derive(Clone, Copy)]
+/// Who has made a connection, and in whose name it asks there: a process that was forked from it, or has become another user since, has it, too, and
+/// would ask in the name of whom it was. Who has several users says in whose name he asks, and the kernel lets nobody say another one.
 struct Asker {
+    /// The effective user is the one of then.
     made: unix::Credentials,
-    /// Its real user, once it has asked.
-    real: Option<u32>,
+    said: Option<u32>,
 }
 
 impl Asker {
@@ -57,8 +56,8 @@ impl Asker {
     fn is(&mut self, sender: Option<unix::Credentials>) -> bool {
         let Some(sender) = sender else { return false };
         // A process that is not visible here is known by its user alone.
-        let is_told = sender.pid != 0 || sender.uid == self.made.uid;
-        sender.pid == self.made.pid && is_told && *self.real.get_or_insert(sender.uid) == sender.uid
+        let is_known = sender.pid != 0 || sender.uid == self.made.uid;
+        sender.pid == self.made.pid && is_known && *self.said.get_or_insert(sender.uid) == sender.uid
     }
 }
 
@@ -136,7 +135,7 @@ impl Controls {
             end,
             _charge: users.account(uid).charge(1, 0),
             uid,
-            asker: Asker { made: who, real: None },
+            asker: Asker { made: who, said: None },
             stranger,
             active: false,
             query: None,
@@ -154,6 +153,22 @@ impl Controls {
         users.change(uid, |usage| usage.controls += 1);
         self.strangers += usize::from(stranger);
         self.activate(key);
+    }
+
+    /// Who has come has another user than he asks as: all counts for that one. False: that one has too many connections.
+    fn asks_as(&mut self, key: Key, uid: u32, hub: &mut Hub, settings: &Settings) -> bool {
+        let Some(control) = self.all.get_mut(key) else { return false };
+        let (users, stranger) = (&mut hub.users, !settings.admits(uid));
+        let may_have = users.may_have_descriptor(uid, control.end.as_raw_fd());
+        let is_full = self.strangers >= STRANGERS || !users.may_ask_as_stranger(uid);
+        if !users.may_ask(uid) || !may_have || stranger && is_full {
+            return false;
+        }
+        users.change(control.uid, |usage| usage.controls -= 1);
+        users.change(uid, |usage| usage.controls += 1);
+        self.strangers = self.strangers + usize::from(stranger) - usize::from(control.stranger);
+        (control._charge, control.uid, control.stranger) = (users.account(uid).charge(1, 0), uid, stranger);
+        true
     }
 
     pub fn activate(&mut self, key: Key) {
@@ -380,6 +395,12 @@ impl Controls {
             else {
                 return Ok(Heard::All);
             };
+            let named = control.asker.said.unwrap_or(control.uid);
+            if named != control.uid && !self.asks_as(key, named, hub, settings) {
+                hub.close_received(named, fds);
+                return Err(Nonsense);
+            }
+            let Some(control) = self.all.get_mut(key) else { return Ok(Heard::All) };
             // Dropped last: nothing that came along makes the service wait.
             let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
             is_costly = control.stranger && _others.is_some();

@@ -68,7 +68,7 @@ struct Service {
     file: [AtomicU64; 2],
     /// The process that made it.
     maker: AtomicU32,
-    /// Its real user then: the service hears nobody else there.
+    /// In whose name it asked then: the service hears nobody else there.
     asker: AtomicU32,
     serial: AtomicU32,
     /// Whose it was when it answered; `OVERFLOW_UID`: it has not.
@@ -311,7 +311,7 @@ impl Message {
         let header = Header { op: self.op, serial, socket: self.socket, errno: 0 };
         self.out[..HEADER].copy_from_slice(&header.encode());
         let files = if shows { &[fd][..] } else { &[] };
-        unix::send(service.fd.load(Relaxed), &self.out[..self.len], files).is_ok()
+        unix::send_as_principal(service.fd.load(Relaxed), &self.out[..self.len], files).is_ok()
     }
 
     /// Asks the service.
@@ -457,7 +457,7 @@ impl Service {
             self.fd.store(-1, Relaxed);
             return false;
         }
-        if self.maker.load(Relaxed) != process::pid() || self.asker.load(Relaxed) != process::real_uid() {
+        if self.maker.load(Relaxed) != process::pid() || self.asker.load(Relaxed) != process::principal() {
             self.disconnect();
             return false;
         }
@@ -480,7 +480,7 @@ impl Service {
         self.file[0].store(file.0, Relaxed);
         self.file[1].store(file.1, Relaxed);
         self.maker.store(process::pid(), Relaxed);
-        self.asker.store(process::real_uid(), Relaxed);
+        self.asker.store(process::principal(), Relaxed);
         // Before it is greeted: who is forked meanwhile closes it.
         self.fd.store(fd, Release);
         if let Err(e) = self.greet(fd, until) {
@@ -553,7 +553,7 @@ impl Service {
         let all = message.with.into_iter().chain(message.shown);
         let count = files.iter_mut().zip(all).map(|(place, file)| *place = file).count();
         loop {
-            match unix::send(fd, &message.out[..message.len], &files[..count]) {
+            match unix::send_as_principal(fd, &message.out[..message.len], &files[..count]) {
                 Ok(()) => break,
                 Err(Errno::AGAIN) => wait(fd, libc::POLLOUT, until)?,
                 Err(Errno::INTR) => {}

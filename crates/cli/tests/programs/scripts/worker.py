@@ -1,6 +1,6 @@
 """worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
 "drops" them and becomes USER, or does so where it may have no more data ("limited"), or fewer addresses than it has ("narrow"), behind a filter of system calls ("sealed"),
-or as a child of clone3 ("cloned"), or in what pthread_atfork registers ("atfork"), "holds" one and becomes USER, "stays" what it is, also where the process has forked before and "gains" the right to become another user only then, "executes" a program as USER, which has one; or the process puts octets "aside" before and after the fork. Says what the worker, or
+or as a child of clone3 ("cloned"), or in what pthread_atfork registers ("atfork"), "holds" one and becomes USER, "stays" what it is, also of a fork() that was looked up in the C library by a "handle", or where the process has forked before and "gains" the right to become another user only then, "executes" a program as USER, which has one; or the process puts octets "aside" before and after the fork. Says what the worker, or
 that program, has then."""
 import ctypes
 import fcntl
@@ -56,6 +56,13 @@ def clone3():
     return child
 
 
+def fork_by_handle():
+    """No function of the preloaded library is called."""
+    child = ctypes.PyDLL("libc.so.6").fork()
+    assert child >= 0
+    return child
+
+
 def gain():
     """Forks without the right to become another user, and has that then: in a user namespace of its own."""
     version = struct.pack("=Ii", 0x20080522, 0)
@@ -100,7 +107,7 @@ def work(lines, mode, user, before, ready, go):
         seal()
     if mode == "narrow":
         resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
-    if mode not in ("stays", "gains", "atfork"):
+    if mode not in ("stays", "gains", "handle", "atfork"):
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
@@ -204,7 +211,7 @@ def main():
         assert LIBC.__register_atfork(None, None, in_child, None) == 0
     if mode == "gains":
         gain()
-    child = clone3() if mode == "cloned" else os.fork()
+    child = {"cloned": clone3, "handle": fork_by_handle}.get(mode, os.fork)()
     if child == 0:
         os.close(heard)
         os.close(told)
