@@ -279,6 +279,20 @@ impl clap::FromArgMatches for Settings {
     }
 }
 
+/// A user by number or name.
+///
+/// # Errors
+/// There is none of this name.
+pub fn user(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    match nix::unistd::User::from_name(text) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        _ => Err("there is no such user; give a name or a number".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

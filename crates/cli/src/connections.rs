@@ -242,6 +242,11 @@ pub fn is(pid: u32, start_time: u64) -> bool {
     }
 }
 
+/// When the process that has this number now started, in clock ticks since boot. `None`: as of [`Process::start_time`].
+pub fn started(pid: u32) -> Option<u64> {
+    Process::of(pid).and_then(Process::start_time)
+}
+
 /// Whether there is such a process. This waits for nobody.
 pub fn exists(pid: u32) -> bool {
     state(pid).is_some()
@@ -366,6 +371,26 @@ impl Family {
             region if region.mixed => Word::Region(region.id),
             region => Word::User(region.user),
         }
+    }
+
+    /// Whose it is: of the users of its processes the one who is trusted least.
+    pub fn user(&self) -> u32 {
+        self.region.user
+    }
+
+    /// Whether only programs of this user, and root's or the own user's, have it.
+    pub fn is_of(&self, user: u32) -> bool {
+        self.region.user == user && !self.region.mixed
+    }
+
+    /// The sockets of connections.
+    pub fn ends(&self) -> &[End] {
+        &self.ends
+    }
+
+    /// The UDP sockets.
+    pub fn datagrams(&self) -> &[Datagrams] {
+        &self.datagrams
     }
 
     /// The members that hold `end`.
@@ -537,6 +562,11 @@ impl Scan {
     /// The family that a process belongs to.
     pub fn family_of(&self, pid: u32) -> Option<(&Family, &Member)> {
         self.families.iter().find_map(|f| Some((f, f.members.iter().find(|m| m.pid == pid)?)))
+    }
+
+    /// Whose word all of its families are, where they are those of one.
+    pub fn word(&self) -> Word {
+        self.families.first().map_or(Word::Trusted, Family::word)
     }
 
     /// The sockets by their numbers.

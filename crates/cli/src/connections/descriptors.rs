@@ -45,12 +45,6 @@ impl Process {
         Some(Process { pid, user })
     }
 
-    /// Its network namespace, as `/proc` calls it. `None`: as of [`Process::socket`].
-    pub fn network(self) -> Option<PathBuf> {
-        let Process { pid, user } = self;
-        aside::of(user, move |_| fs::read_link(format!("/proc/{}/ns/net", shown_thread(pid))).ok())?
-    }
-
     /// The socket behind a descriptor: its inode, and its network namespace as `/proc` calls it. `None`: that cannot be told, or not soon.
     pub fn socket(self, fd: i32) -> Option<(u64, PathBuf)> {
         let Process { pid, user } = self;

@@ -6,12 +6,9 @@ use crate::aside;
 use crate::effort::Effort;
 use bypath_shm::view::End;
 use bypath_sys::netns::Namespace;
-use bypath_sys::{Errno, fd, sockdiag};
+use bypath_sys::{fd, sockdiag};
 use std::fs;
 use std::path::PathBuf;
-
-/// State of a socket (linux/tcp_states.h).
-const TIME_WAIT: u8 = 6;
 
 /// Those who were asked about.
 #[derive(Debug, Default)]
@@ -30,15 +27,6 @@ impl Owners {
             .holders(end)
             .map(Member::process)
             .any(|process| !effort.is_over(user) && effort.on(user, || kernel.says(process, end).is_some()))
-    }
-
-    /// Whether an end may be this process's: the kernel knows nobody else's connection by its addresses. A socket that was reset is in no table of the kernel's
-    /// any more. `None`: there is no time left for its user.
-    pub fn may_have(&mut self, family: &Family, process: Process, end: &End) -> Option<bool> {
-        let Owners { kernel, effort } = self;
-        let user = process.user;
-        (!effort.is_over(user))
-            .then(|| effort.on(user, || kernel.allows(process, family.region.user, end).unwrap_or(false)))
     }
 }
 
@@ -68,26 +56,6 @@ impl Kernel {
         let (inode, namespace) = process.socket(end.fd)?;
         let found = sockdiag::tcp(self.netlink(process, namespace)?, &local, &remote).ok()??;
         (end.cookie == Some(found.cookie) && inode == u64::from(found.inode)).then_some(())
-    }
-
-    /// As [`Owners::may_have`]; `None`: that cannot be told.
-    fn allows(&mut self, process: Process, maker: u32, end: &End) -> Option<bool> {
-        let (local, remote) = (end.local?.into(), end.remote?.into());
-        let netlink = self.netlink(process, process.network()?)?;
-        // What listens there, of which the ports are others, or only waits for late segments, is no process's connection.
-        let ask = |local, remote| match sockdiag::tcp(netlink, local, remote) {
-            Ok(found) => Some(found.filter(|found| found.state != TIME_WAIT)),
-            Err(Errno::INVAL) => Some(None),
-            Err(_) => None,
-        };
-        if let Some(found) = ask(&local, &remote)? {
-            let is_its = || process.socket(end.fd).is_some_and(|(inode, _)| inode == u64::from(found.inode));
-            return Some(
-                end.cookie == Some(found.cookie) && ([process.user, maker].contains(&found.uid) || is_its()),
-            );
-        }
-        // With a netstack service this host's kernel may be at the other end.
-        Some(end.service.is_some() || ask(&remote, &local)?.is_none())
     }
 
     fn netlink(&mut self, Process { pid, user }: Process, namespace: PathBuf) -> Option<i32> {

@@ -5,7 +5,7 @@
 
 use super::owners::Owners;
 use super::regions::Id;
-use super::{Family, Member, Scan};
+use super::{Family, Scan};
 use bypath_shm::view::End;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -56,11 +56,6 @@ impl<'a> Sockets<'a> {
     /// Both of a connection.
     pub fn ends(&self, word: Word, cookies: [u64; 2]) -> Ends<'a> {
         cookies.map(|cookie| self.believed(word, cookie))
-    }
-
-    /// Whether an end may be this process's, as far as the kernel knows; `None`: there was no time to ask.
-    pub fn may_have(&self, family: &Family, process: &Member, end: &End) -> Option<bool> {
-        self.owners.borrow_mut().may_have(family, process.process(), end)
     }
 
     fn first(&self, cookie: u64, word: Word) -> usize {

@@ -1,7 +1,7 @@
 //! Octets of a connection are those of its own rings: nobody puts others in their place in what `bypath dump` shows.
 
 use crate::bells::{address, cookie};
-use crate::common::{TempDir, bypath, workspace};
+use crate::common::{BYPATH, TempDir, bypath, preload_library, workspace};
 use crate::lab::{LONG, Running, Talk, has, until};
 use crate::liar::{Liar, copy, within};
 use crate::whose::{STRANGER, connections_of, has_ring, may_be_others};
@@ -13,11 +13,10 @@ use bypath_sys::sock::Address;
 use rustix::fs::fstat;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 const RING: u32 = 1 << 16;
 
@@ -105,9 +104,24 @@ fn says(liar: &Liar, number: usize, memory: &OwnedFd, cookies: [u64; 2], names: 
     set(&end.remote, names[1]);
 }
 
+/// What `dump` shows in a second, in which there is something to be seen of a conversation, and what it says.
+fn dumped(folder: &TempDir, talk: &mut Talk, which: &[&str]) -> [String; 2] {
+    let files = ["shown", "said"].map(|name| folder.join(name));
+    let mut dump = bypath(["dump", "--seconds", "1"]);
+    dump.args(which);
+    dump.stdout(File::create(&files[0]).expect("a file")).stderr(File::create(&files[1]).expect("a file"));
+    let mut dump = Running(dump.spawn().expect("bypath starts"));
+    until("it has ended", || {
+        talk.does("echo 1");
+        dump.0.try_wait().expect("a child").is_some()
+    });
+    files.map(|file| std::fs::read_to_string(file).expect("text"))
+}
+
+/// Whatever he names, and wherever he is: his word is not root's.
 #[test]
-fn who_names_the_sockets_or_addresses_of_a_connection_is_not_shown_as_it() {
-    let name = "forged::who_names_the_sockets_or_addresses_of_a_connection_is_not_shown_as_it";
+fn what_another_user_shows_is_shown_as_his_alone() {
+    let name = "forged::what_another_user_shows_is_shown_as_his_alone";
     if !has(name, &["python3", "unshare"]) || !may_be_others(name) {
         return;
     }
@@ -115,84 +129,84 @@ fn who_names_the_sockets_or_addresses_of_a_connection_is_not_shown_as_it() {
     let own = &connections_of(talk.caller_pid())[0];
     let (local, remote) = (address(&own["local"]), address(&own["remote"]));
     let cookies = [cookie(&local, &remote), cookie(&remote, &local)];
-    let turned = [cookies[1], cookies[0]];
-    // Its cookies; from the other end; its addresses, of sockets of no number that there is; and as those of a netstack service.
-    let free = |n: u64| [(1 << 40) + 2 * n, (1 << 40) + 2 * n + 1];
-    let named: [[u64; 2]; 6] = [cookies, turned, free(1), free(2), free(3), free(4)];
+    let mapped =
+        |at: &Address| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), at.port)));
+    let nobodys = |at: &Address| Address { port: at.port ^ 1, ..*at };
+    // Of each: the sockets (0: of no number that there is), the addresses, and the service.
+    let ways: [([u64; 2], [Address; 2], &str); 10] = [
+        (cookies, [local, remote], ""),
+        ([cookies[1], cookies[0]], [remote, local], ""),
+        // As of a connection that comes up later, or of one that is bound to a device.
+        ([0; 2], [local, remote], ""),
+        ([0; 2], [remote, local], ""),
+        ([0; 2], [local, remote], "lab"),
+        ([0; 2], [remote, local], "lab"),
+        ([cookies[0]; 2], [nobodys(&local), remote], "lab"),
+        ([0; 2], [mapped(&local), mapped(&remote)], ""),
+        ([0; 2], [mapped(&local), remote], ""),
+        ([0; 2], [nobodys(&local), remote], ""),
+    ];
+    let numbered = ways.iter().enumerate().map(|(n, (cookies, ..))| match cookies {
+        [0, 0] => [(1 << 40) + 2 * n as u64, (1 << 40) + 2 * n as u64 + 1],
+        named => *named,
+    });
+    let sockets: Vec<_> = numbered.collect();
+    let arenas: Vec<_> = sockets.iter().map(|cookies| arena(*cookies, b"FORGED")).collect();
+    let memory: Vec<_> = arenas.iter().map(|(_, memory)| memory).collect();
     let liar = Liar::new();
-    let arenas = named.map(|cookies| arena(cookies, b"FORGED"));
-    let memory = arenas.each_ref().map(|(_, memory)| memory);
-    let _stranger = stranger(&liar, &memory, &["python3"]);
+    let his = stranger(&liar, &memory, &["python3"]);
     // In a network of his own the kernel knows no socket at these addresses.
     let abroad = liar.and_another();
     let _abroad = stranger(&abroad, &memory, &["unshare", "--net", "python3"]);
-    for (number, cookies) in named.into_iter().enumerate() {
-        let names = if number % 2 == 0 { [&local, &remote] } else { [&remote, &local] };
+    for (number, (_, names, service)) in ways.iter().enumerate() {
         for liar in [&liar, &abroad] {
-            says(liar, number, &arenas[number].1, cookies, names);
-            if number >= 4 {
-                liar.family.ends[number].service.set("lab");
-            }
+            says(liar, number, memory[number], sockets[number], names.each_ref());
+            liar.family.ends[number].service.set(service);
         }
     }
-    // A service's socket, which has the number of one of the connection's.
-    let elsewhere = Address { port: 1, ..local };
-    says(&abroad, named.len(), &arenas[0].1, [cookies[0]; 2], [&elsewhere, &remote]);
-    abroad.family.ends[named.len()].service.set("lab");
     let folder = TempDir::new();
-    let [by_port, by_pid] =
-        [["port".to_owned(), talk.port.to_string()], ["--pid".to_owned(), talk.server_pid().to_string()]]
-            .map(|which| {
-                let files = ["shown", "said"].map(|name| folder.join(name));
-                let mut dump = bypath(["dump", "--seconds", "1"]);
-                dump.args(which);
-                dump.stdout(File::create(&files[0]).expect("a file"));
-                dump.stderr(File::create(&files[1]).expect("a file"));
-                let mut dump = Running(dump.spawn().expect("bypath starts"));
-                until("it has ended", || {
-                    talk.does("echo 1");
-                    dump.0.try_wait().expect("a child").is_some()
-                });
-                files.map(|file| std::fs::read_to_string(file).expect("text"))
-            });
-    for [text, said] in [&by_port, &by_pid] {
-        assert!(text.contains("ECHO") && !text.contains("FORGED"), "{said}: {text:.2000}");
+    let pids = [talk.server_pid(), his.0.id()].map(|pid| pid.to_string());
+    let (port, user) = (talk.port.to_string(), STRANGER.to_string());
+    let note = "note: connections of other users' programs are left out; --user NAME shows those of one";
+    for (which, is_his, notes) in [
+        (&["port", &port][..], false, 1),
+        (&["--pid", &pids[0]], false, 0),
+        (&["--user", "root", "port", &port], false, 0),
+        (&["--user", &user, "port", &port], true, 0),
+        (&["--pid", &pids[1]], true, 0),
+    ] {
+        let [text, said] = dumped(&folder, &mut talk, which);
+        let seen = ["FORGED", "ECHO"].map(|word| text.contains(word));
+        assert_eq!(seen, [is_his, !is_his], "{which:?}: {said}: {text:.2000}");
+        assert_eq!(said.matches(note).count(), notes, "{which:?}: {said}");
     }
-    let note = format!("user {STRANGER} shows connections whose addresses are those of somebody else's");
-    assert_eq!(by_port[1].matches(&note).count(), 1, "{}", by_port[1]);
 }
 
-/// The kernel knows whose it is where no program shows it; and what is his own is shown.
+/// The number of a process that was asked for is another one's, before anybody has looked again.
 #[test]
-fn who_names_a_socket_that_is_not_his_is_not_shown() {
-    let name = "forged::who_names_a_socket_that_is_not_his_is_not_shown";
-    if !has(name, &["python3"]) || !may_be_others(name) {
+fn who_has_the_number_of_a_process_that_has_ended_is_not_followed() {
+    let name = "forged::who_has_the_number_of_a_process_that_has_ended_is_not_followed";
+    if !has(name, &["python3", "unshare"]) || !may_be_others(name) {
         return;
     }
-    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
-    let own = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
-    let (peer, _) = listener.accept().expect("a connection");
-    let [local, remote]: [Address; 2] =
-        [own.local_addr(), own.peer_addr()].map(|at| at.expect("an address").into());
-    let cookies = [cookie(&local, &remote), cookie(&remote, &local)];
-    let liar = Liar::new();
-    let forged = arena(cookies, b"FORGED");
-    let _stranger = stranger(&liar, &[&forged.1], &["python3"]);
-    says(&liar, 0, &forged.1, cookies, [&local, &remote]);
-    let port = local.port.to_string();
-    let dump = || within(LONG, bypath(["dump", "--seconds", "0.5", "port", &port]));
-    let text = String::from_utf8_lossy(&dump().stdout).into_owned();
-    assert!(text.is_empty(), "{text}");
-    // The same where it is his: he has made it.
-    rustix::fs::fchown(&own, Some(rustix::fs::Uid::from_raw(STRANGER)), None).expect("root gives away");
-    let text = String::from_utf8_lossy(&dump().stdout).into_owned();
-    assert_eq!(text.matches("FORGED").count(), 2, "{text}");
-    // What stands in memory of a connection that was reset is shown, though the kernel knows nothing of it, and another socket listens there.
-    rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).expect("a socket");
-    drop(peer);
-    for names in [[&local, &remote], [&remote, &local]] {
-        says(&liar, 0, &forged.1, cookies, names);
-        let text = String::from_utf8_lossy(&dump().stdout).into_owned();
-        assert_eq!(text.matches("FORGED").count(), 2, "{text}");
+    let mut apart = Command::new("unshare");
+    apart.args(["--pid", "--fork", "--mount-proc", "--kill-child", "python3"]);
+    apart.arg(workspace().join("crates/cli/tests/liars/number.py")).arg(BYPATH);
+    apart.env("BYPATH_CONFIG", "none").env("BYPATH_LIBRARY", preload_library());
+    let output = within(LONG, apart);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("has ended"), "{said}");
+}
+
+#[test]
+fn a_user_that_is_not_there_is_told() {
+    for (which, status, words) in [
+        (&["--user", "no-such-user"][..], 2, "there is no such user; give a name or a number"),
+        (&["--user", "0", "--pid", "1"], 2, "cannot be used with"),
+    ] {
+        let output = bypath([&["dump"], which].concat()).output().expect("bypath starts");
+        assert_eq!(output.status.code(), Some(status), "{which:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{which:?}: {output:?}");
     }
 }

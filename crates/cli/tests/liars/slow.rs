@@ -1,9 +1,9 @@
 //! What takes who looks a long time: `bypath dump` shows what others do meanwhile.
 
-use crate::common::{TempDir, bypath, workspace};
+use crate::common::{TempDir, bypath, stderr, workspace};
 use crate::lab::{LONG, Running, Talk, has, until};
-use crate::liar::{Liar, copy};
-use crate::whose::{STRANGER, connections_of, has_ring, holder, may_be_others, neighbours};
+use crate::liar::{Liar, copy, within};
+use crate::whose::{NEIGHBOUR, STRANGER, connections_of, has_ring, holder, may_be_others, neighbours};
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +43,7 @@ fn mappings_without_number_of_one_user_take_no_time_from_another_ones() {
     let mut talk = neighbours(&folder);
     let own = &connections_of(talk.caller_pid())[0];
     let files = ["shown", "said"].map(|name| folder.join(name));
-    let mut dump = bypath(["dump", "--seconds", "3"]);
+    let mut dump = bypath(["dump", "--seconds", "3", "--user", &NEIGHBOUR.to_string()]);
     dump.stdout(File::create(&files[0]).expect("a file")).stderr(File::create(&files[1]).expect("a file"));
     let mut dump = Running(dump.spawn().expect("bypath starts"));
     until("it has ended", || {
@@ -53,7 +53,13 @@ fn mappings_without_number_of_one_user_take_no_time_from_another_ones() {
     let [text, said] = files.map(|file| std::fs::read_to_string(file).expect("text"));
     let [local, remote] = ["local", "remote"].map(|end| own[end].as_str().expect("text"));
     assert!(text.contains(&format!("{local} > {remote}")) && text.contains("ECHO"), "{said}: {text:.1000}");
-    assert!(said.contains(&format!("processes of user {STRANGER} map more")), "{said}");
+    assert!(!said.contains("map more"), "{said}");
+    let output = within(LONG, bypath(["dump", "--seconds", "0.5", "--user", &STRANGER.to_string()]));
+    assert!(
+        stderr(&output).contains(&format!("processes of user {STRANGER} map more")),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 
 pub const STRANGER: u32 = 12345;
-const NEIGHBOUR: u32 = 12346;
+pub const NEIGHBOUR: u32 = 12346;
 
 /// Whether this process may be several users; if not, says that the test is left out.
 pub fn may_be_others(name: &str) -> bool {
@@ -237,7 +237,7 @@ fn who_names_another_users_sockets_does_not_hide_them_from_dump() {
     has_ring(&liar, 0, cookies);
     has_ring(&liar, 1, [cookies[1], cookies[0]]);
     let shown_at = folder.join("shown");
-    let mut dump = bypath(["dump", "--seconds", "1"]);
+    let mut dump = bypath(["dump", "--seconds", "1", "--user", &NEIGHBOUR.to_string()]);
     dump.stdout(std::fs::File::create(&shown_at).expect("a file"));
     let mut dump = Running(dump.spawn().expect("bypath starts"));
     until("it has ended", || {

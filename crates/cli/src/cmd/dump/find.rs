@@ -8,48 +8,41 @@ use super::memory::{self, Arena, Life, Place};
 use super::tap::Tap;
 use super::taps::{Named, OF_USER, Wanted, addresses, forbidden, named};
 use crate::connections::descriptors::Process;
-use crate::connections::{self, Connection, Member, Scan, Sockets, Word, is_trusted};
+use crate::connections::{Connection, Member, Scan, Sockets, is_trusted, started};
 use crate::output::Failure;
 use bypath_shm::arena::Geometry;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A connection that is followed, as it was before the look.
 pub struct Followed {
     name: Named,
     pid: u32,
-    user: u32,
-    word: Word,
+    started: u64,
     cookies: [u64; 2],
     addresses: [SocketAddr; 2],
     life: Life,
-    is_service: bool,
     left: bool,
 }
 
 impl Followed {
     /// This one.
     pub fn of(tap: &Tap) -> Followed {
-        let Tap { pid, user, word, cookies, addresses, left, .. } = *tap;
-        let (name, life, is_service) = (tap.named(), tap.place.life, tap.service.is_some());
-        Followed { name, pid, user, word, cookies, addresses, life, is_service, left }
+        let Tap { pid, started, cookies, addresses, left, .. } = *tap;
+        Followed { name: tap.named(), pid, started, cookies, addresses, life: tap.place.life, left }
     }
 }
 
 /// What is found.
 pub struct Found<'a> {
-    /// Of what is followed: whose word it is, and which directions are asked for.
-    pub followed: HashMap<Named, (Word, [bool; 2])>,
+    /// Of what is followed: which directions are asked for.
+    pub followed: HashMap<Named, [bool; 2]>,
     /// What is not followed yet, or has other rings.
     pub new: Vec<New<'a>>,
-    /// Users for whom there was too little time.
+    /// Users of whom some is left out.
     pub late: BTreeSet<u32>,
-    /// Of what is followed: other users' connections by whose sockets or addresses one of root's or of the own user goes now.
-    pub over: HashSet<Named>,
-    /// Other users of whom connections are left out, as their addresses or sockets are somebody else's.
-    pub refused: BTreeSet<u32>,
-    /// Of root and of the own user: what goes by rings that are not there, as whose memory they are in says, or it is not mapped yet.
+    /// What goes by rings that are not there, as whose memory they are in says, or it is not mapped yet.
     pub hidden: HashMap<Named, (u32, i32)>,
 }
 
@@ -72,7 +65,7 @@ pub struct New<'a> {
 impl New<'_> {
     /// Which connection it is.
     pub fn named(&self) -> Named {
-        named(self.cookies, self.connection.family.word())
+        named(self.cookies)
     }
 }
 
@@ -87,49 +80,25 @@ pub fn find<'a>(
     wanted: &Wanted,
     asked: &AtomicBool,
 ) -> Result<Found<'a>, Failure> {
-    let mut found = Found {
-        followed: HashMap::new(),
-        new: Vec::new(),
-        late: BTreeSet::new(),
-        over: HashSet::new(),
-        refused: BTreeSet::new(),
-        hidden: HashMap::new(),
-    };
-    let mut connections = scan.connections();
-    connections.sort_by_key(|c| !is_trusted(c.process.user));
-    let trusted = Trusted::of(&connections);
-    let of_family = |f: &'a connections::Family| f.members.iter().map(|member| (member.pid, f.word()));
-    let words: HashMap<u32, Word> = scan.families.iter().rev().flat_map(of_family).collect();
-    for tap in &mut open {
-        tap.word = words.get(&tap.pid).copied().unwrap_or(tap.word);
-        let ends = sockets.ends(tap.word, tap.cookies);
-        if tap.word != Word::Trusted {
-            let its = ends.iter().flatten().filter(|(family, _)| family.word() == Word::Trusted);
-            let rings: Vec<_> = its.map(|(_, end)| end.rings).collect();
-            // What was found in the memory of one end before the other end showed anything stays: it is theirs.
-            let is_theirs = rings.iter().flatten().any(|(arena, slot)| tap.life.is_of(*arena, *slot));
-            let is_named = trusted.have(tap.addresses, tap.is_service);
-            if !is_theirs && (is_named || !rings.is_empty()) {
-                found.over.insert(tap.name);
-                continue;
-            }
-        }
-        let directions = wanted.directions(&ends, tap.addresses.map(Some));
-        found.followed.insert(tap.name, (tap.word, directions));
+    let mut found =
+        Found { followed: HashMap::new(), new: Vec::new(), late: BTreeSet::new(), hidden: HashMap::new() };
+    let word = scan.word();
+    // Another process may have the number by now.
+    let mut now = HashMap::new();
+    let mut is = |pid, then| *now.entry(pid).or_insert_with(|| started(pid)) == Some(then);
+    open.retain(|tap| is(tap.pid, tap.started));
+    for tap in &open {
+        let ends = sockets.ends(word, tap.cookies);
+        found.followed.insert(tap.name, wanted.directions(&ends, tap.addresses.map(Some)));
     }
-    open.retain(|tap| !found.over.contains(&tap.name));
     // The sockets of one that a side has left may have other rings already.
     let (left, whole): (Vec<_>, Vec<_>) = open.iter().partition(|tap| tap.left);
-    let name = |tap: &Followed| named(tap.cookies, tap.word);
-    let left: HashMap<_, _> = left.into_iter().map(|tap| (name(tap), tap.life)).collect();
-    let mut followed: HashSet<_> = whole.into_iter().map(name).collect();
-    let mut lives: HashMap<Life, Word> = open.iter().map(|tap| (tap.life, tap.word)).collect();
+    let left: HashMap<_, _> = left.into_iter().map(|tap| (tap.name, tap.life)).collect();
+    let mut followed: HashSet<_> = whole.into_iter().map(|tap| tap.name).collect();
     let mut slots = Slots::default();
     // The processes of netstack services.
     let mut services: HashMap<String, Option<Process>> = HashMap::new();
-    let mut of_user: HashMap<u32, usize> = HashMap::new();
-    open.iter().for_each(|tap| *of_user.entry(tap.user).or_default() += 1);
-    for c in connections {
+    for c in scan.connections() {
         if asked.load(Relaxed) {
             break;
         }
@@ -137,57 +106,33 @@ pub fn find<'a>(
         let (Some(own), Some(other), Some(ring)) = (c.end.cookie, other, c.end.ring_size) else {
             continue;
         };
-        let (word, cookies) = (c.family.word(), [own, other]);
+        let cookies = [own, other];
         let ends = sockets.ends(word, cookies);
-        if followed.contains(&named(cookies, word))
-            || wanted.directions(&ends, addresses(&ends)) == [false; 2]
-        {
+        if followed.contains(&named(cookies)) || wanted.directions(&ends, addresses(&ends)) == [false; 2] {
             continue;
         }
-        let count = of_user.entry(c.process.user).or_default();
-        if *count >= OF_USER && !is_trusted(c.process.user) {
-            continue;
-        }
-        if word != Word::Trusted {
-            // Where one end is root's or the own user's, only what that one's record names is shown.
-            if ends.iter().flatten().any(|(family, _)| family.word() == Word::Trusted) {
-                continue;
-            }
-            let (said, user) = (c.end.local.zip(c.end.remote), c.process.user);
-            let is_service = c.end.service.is_some();
-            let is_named = said.is_none_or(|(local, remote)| trusted.have([local, remote], is_service));
-            // The kernel is asked last.
-            match if is_named { Some(false) } else { sockets.may_have(c.family, c.process, c.end) } {
-                Some(true) => {}
-                Some(false) => {
-                    found.refused.insert(user);
-                    continue;
-                }
-                None => {
-                    slots.late.insert(user);
-                    continue;
-                }
-            }
+        if open.len() + found.new.len() >= OF_USER && !is_trusted(c.process.user) {
+            slots.late.insert(c.process.user);
+            break;
         }
         let Some((place, cookies)) = slots.find(c.process, ring, c.end.rings, cookies)? else {
             if is_trusted(c.process.user) && c.on_ring() {
-                found.hidden.insert(named(cookies, word), (c.process.pid, c.end.fd));
+                found.hidden.insert(named(cookies), (c.process.pid, c.end.fd));
             }
             continue;
         };
+        if started(c.process.pid) != Some(c.process.start_time) {
+            continue;
+        }
         let ends = sockets.ends(word, cookies);
         let [Some(dialler), Some(accepter)] = addresses(&ends) else { continue };
-        // Two users have the same memory only where their programs share it: it is one connection.
-        if left.get(&named(cookies, word)).is_none_or(|life| *life != place.life && place.whole)
-            && lives.get(&place.life).is_none_or(|whose| *whose == word)
-        {
-            followed.insert(named(cookies, word));
-            lives.insert(place.life, word);
-            *count += 1;
+        if left.get(&named(cookies)).is_none_or(|life| *life != place.life && place.whole) {
+            followed.insert(named(cookies));
             let mut writers =
                 ends.map(|end| end.and_then(|(family, end)| family.writer(end).ok()).map(Author::Programs));
             if let Some(name) = &c.end.service {
                 let known = services.entry(name.clone()).or_insert_with(|| authors::service(name));
+                let known = known.filter(|its| is_trusted(its.user) || its.user == c.process.user);
                 writers[1] =
                     known.filter(|its| authors::has(*its, &place.life)).map(|its| Author::Service(its.pid));
             }
@@ -198,35 +143,6 @@ pub fn find<'a>(
     }
     found.late = slots.late;
     Ok(found)
-}
-
-/// The addresses of connections that root's and the own user's programs show: nothing that others show goes by these, as nobody could tell it
-/// from what is theirs. The value: whether it has rings.
-#[derive(Debug, Default)]
-struct Trusted(HashMap<[(IpAddr, u16); 2], bool>);
-
-impl Trusted {
-    fn of(connections: &[Connection]) -> Trusted {
-        let mut all = Trusted::default();
-        for c in connections.iter().filter(|c| c.family.word() == Word::Trusted) {
-            if let (Some(local), Some(remote)) = (c.end.local, c.end.remote) {
-                *all.0.entry([local, remote].map(plain)).or_default() |= c.end.ring_size.is_some();
-            }
-        }
-        all
-    }
-
-    /// Whether one of them has these, seen from either end. `is_service`: they are those of a netstack service's socket, to which a program of
-    /// this host may speak by the kernel.
-    fn have(&self, addresses: [SocketAddr; 2], is_service: bool) -> bool {
-        let [local, remote] = addresses.map(plain);
-        self.0.contains_key(&[local, remote])
-            || self.0.get(&[remote, local]).is_some_and(|has_rings| *has_rings || !is_service)
-    }
-}
-
-fn plain(address: SocketAddr) -> (IpAddr, u16) {
-    (address.ip().to_canonical(), address.port())
 }
 
 /// The slots in use that processes map, by the sockets they are of; put together when it is needed.

@@ -9,13 +9,15 @@ mod find;
 mod mail;
 mod meanwhile;
 mod memory;
+mod newest;
 mod packet;
 mod posts;
 mod tap;
 mod taps;
-mod turns;
+mod whose;
 mod within;
 
+use crate::args::user;
 use crate::cmd::why;
 use crate::connections;
 use crate::ending;
@@ -36,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tap::News;
 use taps::{Taps, Wanted};
+use whose::{One, Whose};
 
 /// Arguments of `bypath dump`.
 #[derive(Debug, clap::Args)]
@@ -44,7 +47,11 @@ use taps::{Taps, Wanted};
     bypath dump -w /tmp/rings.pcapng --pid 1234\n  \
     bypath dump -w - port 8080 | tshark -r - -d tcp.port==8080,http\n  \
     bypath dump udp and port 53                 datagrams between programs that are both awake\n  \
-    bypath dump src port 6379 and not comm redis-cli\n\n\
+    bypath dump src port 6379 and not comm redis-cli\n  \
+    bypath dump --user www-data                 what that user's programs say of their connections\n\n\
+    What programs of root and of the own user say of their connections is shown, or with --user what that user's programs say; --pid shows those of one\n\
+    process, as its user's programs say, and ends when that does. Processes of several users that share sockets, as a server's whose workers are another\n\
+    user's, are the less trusted one's, and not root's; of several others they are shown by --pid alone.\n\n\
     FILTER is as for tcpdump and ss: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm (name\n\
     of a program, or a pattern), tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see).\n\n\
     There are no packets in a ring: what is found there of a connection is cut into segments, with sequence numbers that count the ring's\n\
@@ -52,16 +59,20 @@ use taps::{Taps, Wanted};
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
     dropped. New connections are looked for every 0.2 s: what went through one that came and went in between is in no count. A segment or datagram has the time of the look that found it, mostly less than a millisecond behind the write; a datagram whose\n\
     receiver asks for time stamps (SO_TIMESTAMP) has that of its send, as its sender says. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
-    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them (of two users', at both). With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
+    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
     /// Write a capture file (pcapng); `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     write: Option<PathBuf>,
 
-    /// Only connections of this process
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Only connections of this process, as programs of its user show them, until it ends
+    #[arg(long, conflicts_with = "user", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
+
+    /// What programs of this user show (a name or a number), in place of those of root and the own user
+    #[arg(long, value_name = "USER", value_parser = user)]
+    user: Option<u32>,
 
     /// Only connections from or to this port
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
@@ -96,11 +107,7 @@ const LOOK_NS: u64 = 200_000_000;
 
 /// Follows until it is told to end.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(pid) = args.pid
-        && !connections::exists(pid)
-    {
-        return Err(Failure::new(1, format_args!("there is no process {pid}")));
-    }
+    let one = args.pid.map(One::of).transpose()?;
     if let Some(pid) = args.pid {
         let scan = connections::scan()
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
@@ -118,16 +125,21 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
+    let whose = match (one, args.user) {
+        (Some(one), _) => Whose::Process(one),
+        (None, Some(user)) => Whose::User(user),
+        (None, None) => Whose::Lookers,
+    };
     let asked = Arc::new(AtomicBool::new(false));
     ending::watch(&asked).map_err(|e| Failure::new(1, e))?;
     let begun = monotonic_ns();
     let end = args.seconds.map(|s| begun.saturating_add(u64::try_from(s.as_nanos()).unwrap_or(u64::MAX)));
     let is_over = || asked.load(Relaxed) || end.is_some_and(|end| monotonic_ns() >= end);
     let mut out = Out::create(args.write.as_deref(), args.count, args.snap, is_over)?;
-    let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
+    let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter }, whose);
     let (mut look, mut pace) = (begun, Pace::new());
     let mut room = Vec::new();
-    while !is_over() && !out.is_done() {
+    while !is_over() && !out.is_done() && !taps.is_over() {
         if monotonic_ns() >= look {
             taps.discover(&asked, &mut out, &mut room)?;
             out.flush()?;

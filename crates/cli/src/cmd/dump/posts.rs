@@ -4,11 +4,11 @@ use super::Out;
 use super::effort::Effort;
 use super::mail::{self, Mail, Post};
 use super::memory::{self, Letterbox};
+use super::newest::Newest;
 use super::tap::Over;
-use super::taps::{OF_USER, Wanted, forbidden};
-use super::turns::{Turn, Turns};
+use super::taps::{LONGEST, OF_USER, Wanted, forbidden, turn};
 use crate::connections::descriptors::Process;
-use crate::connections::{Scan, Udp, is_trusted};
+use crate::connections::{Scan, Udp, is_trusted, started};
 use crate::filter::{Facts, Protocol};
 use crate::output::Failure;
 use bypath_shm::reason::Reason;
@@ -16,6 +16,7 @@ use bypath_shm::view::Path;
 use bypath_sockets::seen;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 /// Who has a socket.
 #[derive(Clone, Debug)]
@@ -36,8 +37,8 @@ impl Holder {
 struct Followed {
     mail: Mail,
     owner: Holder,
-    /// When it is read.
-    turn: Turn,
+    /// When the process started in whose memory it is.
+    started: u64,
     /// The socket's address.
     local: SocketAddr,
     /// Octets missed, before the datagram that is told next.
@@ -58,11 +59,12 @@ type Sender = (u32, IpAddr, u16);
 pub struct Posts {
     open: Vec<Followed>,
     /// How far mailboxes were known that are not followed any more, by the number of their file.
-    known: HashMap<u64, u64>,
+    known: Newest<u64, u64>,
     /// Who sends from where, of each user: nobody else is let into a mailbox.
     senders: HashMap<Sender, Holder>,
     effort: Effort,
-    turns: Turns,
+    /// Which one is read first.
+    next: usize,
     /// Users for whom there was too little time.
     pub late: BTreeSet<u32>,
 }
@@ -78,13 +80,21 @@ impl Posts {
         let sender = |u: &Udp| Some((name(u.process.user, u.socket.local?), Holder::of(u)));
         self.effort = Effort::default();
         self.senders = all.iter().filter_map(sender).collect();
+        // Another process may have the number by now.
+        for at in (0..self.open.len()).rev() {
+            if !self.open[at].is_last
+                && started(self.open[at].mail.process.pid).is_some_and(|then| then != self.open[at].started)
+            {
+                self.lose(at);
+            }
+        }
         let mut boxes: HashMap<u32, Vec<Letterbox>> = HashMap::new();
         for u in &all {
             let (Some(cookie), Some(local)) = (u.socket.cookie, u.socket.local) else { continue };
             let Process { pid, user } = u.process.process();
-            let of_user = || self.open.iter().filter(|f| f.owner.user == user).count();
-            if self.effort.is_over(user) || !is_trusted(user) && of_user() >= OF_USER {
-                continue;
+            if self.effort.is_over(user) || !is_trusted(user) && self.open.len() >= OF_USER {
+                self.late.insert(user);
+                break;
             }
             let is_followed = |f: &Followed| f.mail.cookie == cookie && f.owner.user == user;
             if u.socket.incoming.path != Path::Ring || self.open.iter().any(is_followed) {
@@ -105,13 +115,15 @@ impl Posts {
                 }
                 match effort.on(user, || place.letters(u.process.process())) {
                     Ok(words) if words.cookie == cookie => {
-                        let from = self.known.get(&place.file).copied().or(begun.then_some(0));
+                        let from = self.known.of(&place.file).copied().or(begun.then_some(0));
                         let mail = Mail::new(u.process.process(), *place, cookie, from);
-                        let turn = Turn::of(user);
+                        if started(pid) != Some(u.process.start_time) {
+                            break;
+                        }
                         self.open.push(Followed {
                             mail,
                             owner: Holder::of(u),
-                            turn,
+                            started: u.process.start_time,
                             local,
                             gap: 0,
                             is_last: false,
@@ -128,7 +140,7 @@ impl Posts {
         // Of mailboxes that are no more nothing need be known.
         let open: Vec<_> = all.iter().filter_map(|u| u.socket.cookie).collect();
         if self.open.iter().all(|f| !open.contains(&f.mail.cookie)) {
-            self.known.clear();
+            self.known.retain(|_| false);
         }
         Ok(())
     }
@@ -138,29 +150,32 @@ impl Posts {
     /// # Errors
     /// What was found cannot be written, or a process may not be read.
     pub fn look(&mut self, wanted: &Wanted, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
-        let mut any = false;
+        let (mut any, begun) = (false, Instant::now());
         let mut gone = Vec::new();
-        for at in self.turns.begin(self.open.iter().map(|followed| followed.turn)) {
-            let followed = &mut self.open[at];
-            if self.turns.is_left(followed.turn) {
+        for at in turn(self.next, self.open.len()) {
+            self.next = at;
+            if begun.elapsed() > LONGEST {
                 any = true;
-                continue;
+                break;
             }
-            let (senders, effort) = (&self.senders, &mut self.effort);
-            let mut turn = followed.turn;
-            let its = || look(followed, senders, effort, wanted, out, room, &mut any);
-            let is_over = self.turns.on(&mut turn, its)?;
-            self.open[at].turn = turn;
-            if is_over {
+            let followed = &mut self.open[at];
+            if look(followed, &self.senders, &mut self.effort, wanted, out, room, &mut any)? {
                 gone.push(at);
             }
         }
         gone.sort_unstable();
         for at in gone.into_iter().rev() {
-            let gone = self.open.swap_remove(at);
-            self.known.extend(gone.mail.seen().map(|seen| (gone.mail.place.file, seen)));
+            self.lose(at);
         }
         Ok(any)
+    }
+
+    /// Follows one no longer.
+    fn lose(&mut self, at: usize) {
+        let gone = self.open.swap_remove(at);
+        if let Some(seen) = gone.mail.seen() {
+            self.known.insert(gone.mail.place.file, seen);
+        }
     }
 }
 

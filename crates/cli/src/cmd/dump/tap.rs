@@ -7,9 +7,8 @@
 use super::authors::Author;
 use super::memory::{Place, Words};
 use super::taps::{Named, named};
-use super::turns::Turn;
+use crate::connections::Writing;
 use crate::connections::descriptors::Process;
-use crate::connections::{Word, Writing};
 use bypath::clock::monotonic_ns;
 use bypath_shm::direction::{Head, Path, position};
 use std::net::SocketAddr;
@@ -33,10 +32,8 @@ pub struct Tap {
     pub service: Option<String>,
     /// Its user.
     pub user: u32,
-    /// Whose word it is that this is the connection.
-    pub word: Word,
-    /// When it is read.
-    pub turn: Turn,
+    /// When its process started.
+    pub started: u64,
     /// Where.
     pub place: Place,
     /// Its sockets: that of the dialler and that of the accepter; on a netstack service its socket, twice: the program dials.
@@ -123,7 +120,7 @@ impl From<nix::Error> for Over {
 impl Tap {
     /// Which connection it is.
     pub fn named(&self) -> Named {
-        named(self.cookies, self.word)
+        named(self.cookies)
     }
 
     fn process(&self) -> Process {
@@ -375,8 +372,7 @@ mod tests {
             Tap {
                 pid,
                 user: 0,
-                word: Word::Trusted,
-                turn: Turn::default(),
+                started: 0,
                 place,
                 cookies: COOKIES,
                 addresses: [address; 2],

@@ -4,20 +4,22 @@ use super::Out;
 use super::find::{Followed, New, find};
 use super::meanwhile::meanwhile;
 use super::memory::Life;
+use super::newest::Newest;
 use super::posts::Posts;
 use super::tap::{Known, Over, Tap, UNSEEN};
-use super::turns::{Turn, Turns};
+use super::whose::{Whose, leaves_out};
 use super::within;
 use crate::cmd::ss::tell_unseen;
-use crate::connections::{self, Ends, Scan, Word};
+use crate::connections::{self, Ends, Scan, is_trusted};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
 use bypath::clock::monotonic_ns;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-/// Connections of one other user, and mailboxes, that are followed at a time.
+/// Connections, and mailboxes, of another user's programs that are followed at a time.
 pub const OF_USER: usize = 1024;
 
 /// Which connections are asked for.
@@ -92,6 +94,7 @@ pub fn addresses(ends: &Ends) -> [Option<SocketAddr>; 2] {
 /// What is followed, and how more is found.
 pub struct Taps {
     wanted: Wanted,
+    whose: Whose,
     rings: Rings,
     posts: Posts,
     /// Whether connections were looked for before: what is found later has begun since.
@@ -100,8 +103,10 @@ pub struct Taps {
     told: HashSet<String>,
     /// Users of whom it was said that some of what they have is left out.
     late: BTreeSet<u32>,
-    /// Users of whom it was said that connections are left out by whose addresses others go.
-    refused: BTreeSet<u32>,
+    /// Whether it was said that what others show is left out.
+    left_out: bool,
+    /// Whether the process that is asked for has ended.
+    ended: bool,
     /// Connections whose rings were not found, and in how many looks one after the other.
     hidden: HashMap<Named, u32>,
 }
@@ -114,21 +119,33 @@ const HIDDEN: u32 = 5;
 struct Rings {
     open: Vec<Tap>,
     /// How far connections were known that are followed no longer in the memory of one process: perhaps in that of another.
-    known: HashMap<Named, (Life, Known)>,
-    turns: Turns,
+    known: Newest<Named, (Life, [u64; 2], Known)>,
+    /// Which one is read first.
+    next: usize,
+}
+
+/// A look at rings, or into mailboxes, takes no longer, whatever stands there: who looks is to end when he is told to.
+pub const LONGEST: Duration = Duration::from_millis(20);
+
+/// In which order so many are read, from this one on.
+pub fn turn(next: usize, count: usize) -> impl Iterator<Item = usize> {
+    let first = if next < count { next } else { 0 };
+    (first..count).chain(0..first)
 }
 
 impl Taps {
     /// Nothing yet.
-    pub fn new(wanted: Wanted) -> Taps {
+    pub fn new(wanted: Wanted, whose: Whose) -> Taps {
         Taps {
             wanted,
+            whose,
             rings: Rings::default(),
             posts: Posts::default(),
             begun: false,
             told: HashSet::new(),
             late: BTreeSet::new(),
-            refused: BTreeSet::new(),
+            left_out: false,
+            ended: false,
             hidden: HashMap::new(),
         }
     }
@@ -139,31 +156,46 @@ impl Taps {
     /// # Errors
     /// Processes cannot be listed, or one may not be read; as [`Taps::look`].
     pub fn discover(&mut self, asked: &AtomicBool, out: &mut Out, room: &mut Vec<u8>) -> Result<(), Failure> {
-        let Taps { wanted, rings, posts, begun, told, .. } = self;
+        let Taps { wanted, whose, rings, posts, begun, told, .. } = self;
         let look = || Ok(!out.is_done() && posts.look(wanted, out, room)? | rings.look(out, room)?);
-        let scan = meanwhile(look, connections::scan)?
+        let mut scan = meanwhile(look, connections::scan)?
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
         if !*begun && wanted.pid.is_none() {
             tell_unseen(&scan);
         }
+        let Some(others) = whose.choose(&mut scan) else {
+            self.tell_of_end();
+            return Ok(());
+        };
+        if let (false, Whose::User(user)) = (*begun, &*whose)
+            && scan.families.is_empty()
+            && scan.unreadable > 0
+            && !is_trusted(*user)
+            && !rustix::process::geteuid().is_root()
+        {
+            return Err(Failure::new(
+                1,
+                format_args!("programs of user {user} may not be looked into: run this as root"),
+            ));
+        }
         let open = rings.open.iter().map(Followed::of).collect();
         let look = || Ok(!out.is_done() && posts.look(wanted, out, room)? | rings.look(out, room)?);
-        let (sockets, found) = meanwhile(look, || {
+        let (sockets, found, left_out) = meanwhile(look, || {
             let sockets = scan.sockets();
             let found = find(&scan, &sockets, open, wanted, asked);
-            found.map(|found| (sockets, found))
+            let left_out = matches!(whose, Whose::Lookers) && leaves_out(&others, &sockets, wanted);
+            found.map(|found| (sockets, found, left_out))
         })??;
-        rings.open.retain(|tap| !found.over.contains(&tap.named()));
-        for tap in &mut rings.open {
-            if let Some((word, directions)) = found.followed.get(&tap.named()) {
-                tap.word = *word;
-                tap.asks(*directions);
+        for at in (0..rings.open.len()).rev() {
+            match found.followed.get(&rings.open[at].named()) {
+                Some(directions) => rings.open[at].asks(*directions),
+                None => rings.lose(at),
             }
         }
         found.new.into_iter().for_each(|new| rings.follow(new, *begun));
-        within::share(&mut rings.open, &sockets);
+        within::share(&mut rings.open, &sockets, scan.word());
         // Of connections that are no more nothing need be known.
-        rings.known.retain(|(cookies, _), _| cookies.iter().any(|cookie| sockets.has(*cookie)));
+        rings.known.retain(|cookies| cookies.iter().any(|cookie| sockets.has(*cookie)));
         meanwhile(
             || Ok(!out.is_done() && rings.look(out, room)?),
             || {
@@ -175,7 +207,12 @@ impl Taps {
         self.begun = true;
         let late = found.late.into_iter().chain(std::mem::take(&mut self.posts.late));
         self.tell_of_late(late);
-        self.tell_of_refused(found.refused);
+        if left_out && !self.left_out {
+            self.left_out = true;
+            output::message(
+                "note: connections of other users' programs are left out; --user NAME shows those of one",
+            );
+        }
         self.tell_of_hidden(found.hidden);
         Ok(())
     }
@@ -202,15 +239,16 @@ impl Taps {
         }
     }
 
-    /// Says, once of each user, that what he shows by addresses of others is left out.
-    fn tell_of_refused(&mut self, users: BTreeSet<u32>) {
-        for user in users {
-            if self.refused.len() < 64 && self.refused.insert(user) {
-                output::message(format_args!(
-                    "note: user {user} shows connections whose addresses are those of somebody else's: they are left out"
-                ));
-            }
+    /// Whether the process that is asked for has ended: nothing more will come.
+    pub fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    fn tell_of_end(&mut self) {
+        if let (false, Whose::Process(one)) = (self.ended, &self.whose) {
+            output::message(format_args!("process {} has ended", one.pid()));
         }
+        self.ended = true;
     }
 
     /// Says, once of each user, that some of what he has may be left out.
@@ -218,7 +256,7 @@ impl Taps {
         for user in users {
             if self.late.len() < 64 && self.late.insert(user) {
                 output::message(format_args!(
-                    "note: processes of user {user} map more than is looked at in the time that he is given: some of what they have is left out"
+                    "note: processes of user {user} map more than is looked at in the time that he is given, or have more than {OF_USER} connections: some of what they have is left out"
                 ));
             }
         }
@@ -231,12 +269,9 @@ impl Rings {
         let name = new.named();
         let New { connection: c, place, cookies, addresses, wanted, writers } = new;
         let left = self.open.iter().find(|tap| tap.named() == name);
-        let earlier = left.map(|tap| (tap.cookies, tap.place.life, tap.known)).or_else(|| {
-            let orders = [cookies, [cookies[1], cookies[0]]];
-            orders.into_iter().find_map(|order| {
-                self.known.get(&(order, name.1)).map(|(life, known)| (order, *life, *known))
-            })
-        });
+        let earlier = left
+            .map(|tap| (tap.cookies, tap.place.life, tap.known))
+            .or_else(|| self.known.of(&name).map(|(life, order, known)| (*order, *life, *known)));
         let known = match earlier {
             Some((_, life, known)) if life == place.life => known,
             // The other one may have dialled this time.
@@ -249,8 +284,7 @@ impl Rings {
             pid: c.process.pid,
             service: c.end.service.clone(),
             user: c.process.user,
-            word: name.1,
-            turn: Turn::of(c.process.user),
+            started: c.process.start_time,
             place,
             cookies,
             addresses,
@@ -269,18 +303,16 @@ impl Rings {
 
     /// Looks at every ring once, or at as many as there is time for; whether there was anything, or is something left.
     fn look(&mut self, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
-        let mut any = false;
+        let (mut any, begun) = (false, Instant::now());
         let mut gone = Vec::new();
-        for at in self.turns.begin(self.open.iter().map(|tap| tap.turn)) {
-            let tap = &mut self.open[at];
-            if self.turns.is_left(tap.turn) {
+        for at in turn(self.next, self.open.len()) {
+            self.next = at;
+            if begun.elapsed() > LONGEST {
                 any = true;
-                continue;
+                break;
             }
-            let mut turn = tap.turn;
-            let over = self.turns.on(&mut turn, || look(tap, out, room, &mut any))?;
-            tap.turn = turn;
-            match over {
+            let tap = &mut self.open[at];
+            match look(tap, out, room, &mut any)? {
                 None => {}
                 Some(Over::Forbidden) => return Err(forbidden(tap.pid)),
                 Some(over) => {
@@ -291,10 +323,15 @@ impl Rings {
         }
         gone.sort_unstable();
         for at in gone.into_iter().rev() {
-            let tap = self.open.swap_remove(at);
-            self.known.insert((tap.cookies, tap.word), (tap.place.life, tap.known));
+            self.lose(at);
         }
         Ok(any)
+    }
+
+    /// Follows one no longer.
+    fn lose(&mut self, at: usize) {
+        let tap = self.open.swap_remove(at);
+        self.known.insert(tap.named(), (tap.place.life, tap.cookies, tap.known));
     }
 }
 
@@ -365,11 +402,11 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
 }
 
 /// A connection, as somebody says it is.
-pub type Named = ([u64; 2], Word);
+pub type Named = [u64; 2];
 
 /// Whichever of its sockets is named first.
-pub fn named(cookies: [u64; 2], word: Word) -> Named {
-    ([cookies[0].min(cookies[1]), cookies[0].max(cookies[1])], word)
+pub fn named(cookies: [u64; 2]) -> Named {
+    [cookies[0].min(cookies[1]), cookies[0].max(cookies[1])]
 }
 
 pub fn forbidden(pid: u32) -> Failure {

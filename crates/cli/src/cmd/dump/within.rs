@@ -3,7 +3,7 @@
 //! Their rings count what went by them, each for itself, so that what is shown changes its place only where the old one has nothing to show.
 
 use super::tap::Tap;
-use crate::connections::Sockets;
+use crate::connections::{Sockets, Word};
 use bypath_shm::view::Path;
 use std::collections::HashMap;
 
@@ -34,21 +34,20 @@ fn where_received(sent: Place, received: Place) -> bool {
 }
 
 /// Says of each direction at which end it is shown.
-pub fn share(taps: &mut [Tap], sockets: &Sockets) {
-    let named = |tap: &Tap| Some((tap.service.clone()?, tap.addresses[0], tap.addresses[1], tap.word));
+pub fn share(taps: &mut [Tap], sockets: &Sockets, word: Word) {
+    let named = |tap: &Tap| Some((tap.service.clone()?, tap.addresses[0], tap.addresses[1]));
     let by_name: HashMap<_, _> =
         taps.iter().enumerate().filter_map(|(at, tap)| Some((named(tap)?, at))).collect();
     for sender in 0..taps.len() {
-        let Some((service, local, remote, word)) = named(&taps[sender]) else { continue };
-        // What another user says of the other end may not be so: then both are shown.
-        let Some(&receiver) = by_name.get(&(service, remote, local, word)) else {
+        let Some((service, local, remote)) = named(&taps[sender]) else { continue };
+        let Some(&receiver) = by_name.get(&(service, remote, local)) else {
             // The other end's rings are no more: what they showed is shown here.
             taps[sender].elsewhere = [false; 2];
             continue;
         };
         let place = |at: usize, d: usize| {
             let tap = &taps[at];
-            let end = sockets.believed(tap.word, tap.cookies[0]).map(|(_, end)| end);
+            let end = sockets.believed(word, tap.cookies[0]).map(|(_, end)| end);
             let direction = end.map(|end| if d == 0 { end.outgoing } else { end.incoming });
             let on_ring = direction.is_some_and(|direction| direction.path == Path::Ring);
             Place { wanted: tap.wanted[d], shown: tap.shows(d), on_ring }

@@ -2,6 +2,7 @@
 
 use super::super::attach::{Wishes, link, own};
 use super::metrics;
+use crate::args::user;
 use crate::cmd::tun::network;
 use crate::config::{Problem, Text, nearest, scalar};
 use bypath::link::fault::Faults;
@@ -338,17 +339,6 @@ fn ring(text: &str) -> Result<u32, String> {
     let fits =
         |octets: &u32| *octets == 0 || octets.is_power_of_two() && (4 << 10..=1 << 20).contains(octets);
     octets.filter(fits).ok_or_else(|| "expected a power of two from 4K to 1M, or 0 for no rings".to_owned())
-}
-
-/// A user by number or name.
-fn user(text: &str) -> Result<u32, String> {
-    if let Ok(number) = text.parse() {
-        return Ok(number);
-    }
-    match nix::unistd::User::from_name(text) {
-        Ok(Some(user)) => Ok(user.uid.as_raw()),
-        _ => Err("there is no such user; give a name or a number".to_owned()),
-    }
 }
 
 #[cfg(test)]
