@@ -441,12 +441,20 @@ fn the_configuration_in_a_mount_namespace_of_another_user_is_not_obeyed() {
 fn who_looks_as_another_user_is_told_what_he_does_not_see() {
     let test = "who_looks_as_another_user_is_told_what_he_does_not_see";
     let Some(stage) = stage(test, NEEDS) else { return };
-    for look in [&["ss"][..], &["top", "--once", "-d", "0.1"], &["dump", "--seconds", "0.1"]] {
+    let by_bert = |look: &[&str]| {
         let mut command = Command::new(installed("setpriv"));
         command.args([&format!("--reuid={BERT}"), &format!("--regid={BERT}"), "--clear-groups", "--"]);
         command.arg(stage.scene.path("bypath")).args(look).env("BYPATH_CONFIG", "none");
-        let output = command.stdin(Stdio::null()).output().expect("setpriv");
+        command.stdin(Stdio::null()).output().expect("setpriv")
+    };
+    for look in [&["ss"][..], &["top", "--once", "-d", "0.1"], &["dump", "--seconds", "0.1"]] {
+        let output = by_bert(look);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.contains("root sees all"), "{look:?}: {said}");
     }
+    // Who asks for another user's programs by name has an error.
+    let output = by_bert(&["dump", "--seconds", "0.1", "--user", &ANNE.to_string()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let words = format!("programs of user {ANNE} may not be looked into: run this as root");
+    assert_eq!((output.status.code(), said.contains(&words)), (Some(1), true), "{said}");
 }
