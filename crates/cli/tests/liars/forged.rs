@@ -7,8 +7,9 @@ use crate::liar::{Liar, copy, within};
 use crate::whose::{STRANGER, connections_of, has_ring, may_be_others};
 use bypath_shm::arena::Geometry;
 use bypath_shm::direction::Readable;
-use bypath_shm::family::Addr;
-use bypath_shm::region::OwnArena;
+use bypath_shm::family::{Addr, datagram_path};
+use bypath_shm::mailbox::{Pushed, Reader, Writer};
+use bypath_shm::region::{MailboxMap, OwnArena};
 use bypath_sys::sock::Address;
 use rustix::fs::fstat;
 use std::fs::File;
@@ -16,9 +17,13 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 const RING: u32 = 1 << 16;
+
+/// Octets of a record's head that names a sender.
+const HEAD: usize = 24;
 
 /// An arena whose first slot says that it is this connection's, and what has gone through it.
 fn arena(cookies: [u64; 2], text: &[u8]) -> (OwnArena, OwnedFd) {
@@ -104,6 +109,23 @@ fn says(liar: &Liar, number: usize, memory: &OwnedFd, cookies: [u64; 2], names: 
     set(&end.remote, names[1]);
 }
 
+/// A mailbox in which a datagram waits, from port 7 of loopback.
+fn mailbox(cookie: u64, octets: &[u8]) -> (MailboxMap, OwnedFd) {
+    let (map, fd) = MailboxMap::new(1 << 14, 3).expect("a mailbox");
+    map.owner().store(cookie, Relaxed);
+    let reader = Reader::new(map.mailbox(), map.ring());
+    let epoch = reader.open_begin().expect("it is ours");
+    assert!(reader.open_finish(epoch));
+    let mut head = [0; HEAD];
+    head[..16].copy_from_slice(&Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
+    head[16..18].copy_from_slice(&7u16.to_ne_bytes());
+    let writer = Writer::new(map.mailbox(), map.ring(), 1);
+    assert_eq!(writer.push(&AtomicU64::new(0), &head, octets, u64::MAX), Pushed::Sent);
+    let file = File::options().read(true).write(true).open(format!("/proc/self/fd/{fd}"));
+    bypath_sys::fd::close(fd);
+    (map, file.expect("our memory").into())
+}
+
 /// What `dump` shows in a second, in which there is something to be seen of a conversation, and what it says.
 fn dumped(folder: &TempDir, talk: &mut Talk, which: &[&str]) -> [String; 2] {
     let files = ["shown", "said"].map(|name| folder.join(name));
@@ -152,7 +174,8 @@ fn what_another_user_shows_is_shown_as_his_alone() {
     });
     let sockets: Vec<_> = numbered.collect();
     let arenas: Vec<_> = sockets.iter().map(|cookies| arena(*cookies, b"FORGED")).collect();
-    let memory: Vec<_> = arenas.iter().map(|(_, memory)| memory).collect();
+    let letters = mailbox(1 << 41, b"FORGED");
+    let memory: Vec<_> = arenas.iter().map(|(_, memory)| memory).chain([&letters.1]).collect();
     let liar = Liar::new();
     let his = stranger(&liar, &memory, &["python3"]);
     // In a network of his own the kernel knows no socket at these addresses.
@@ -164,6 +187,12 @@ fn what_another_user_shows_is_shown_as_his_alone() {
             liar.family.ends[number].service.set(service);
         }
     }
+    let datagrams = &liar.family.datagrams[0];
+    datagrams.cookie.store(1 << 41, Relaxed);
+    set(&datagrams.local, &remote);
+    datagrams.paths.store(datagram_path::RECEIVES, Relaxed);
+    datagrams.rx.ring.store(1, Relaxed);
+    datagrams.holder.store(2, Relaxed);
     let folder = TempDir::new();
     let pids = [talk.server_pid(), his.0.id()].map(|pid| pid.to_string());
     let (port, user) = (talk.port.to_string(), STRANGER.to_string());
@@ -176,8 +205,8 @@ fn what_another_user_shows_is_shown_as_his_alone() {
         (&["--pid", &pids[1]], true, 0),
     ] {
         let [text, said] = dumped(&folder, &mut talk, which);
-        let seen = ["FORGED", "ECHO"].map(|word| text.contains(word));
-        assert_eq!(seen, [is_his, !is_his], "{which:?}: {said}: {text:.2000}");
+        let seen = ["FORGED", ": UDP 6  FORGED", "ECHO"].map(|word| text.contains(word));
+        assert_eq!(seen, [is_his, is_his, !is_his], "{which:?}: {said}: {text:.2000}");
         assert_eq!(said.matches(note).count(), notes, "{which:?}: {said}");
     }
 }
