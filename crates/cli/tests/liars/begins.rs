@@ -171,13 +171,25 @@ fn who_takes_a_descriptor_does_not_wait_while_a_stranger_executes_a_program() {
     let mut stranger = Beginner::start(Beginner::command());
     let mut talk = Talk::new();
     let descriptor = connections_of(talk.caller_pid())[0]["fd"].to_string();
-    stranger.begins();
     let mut take = run(["--", "python3"]);
     take.arg(workspace().join("crates/cli/tests/liars/take.py"));
-    take.args([&talk.caller_pid().to_string(), &descriptor]);
-    let output = within(LONG, take);
-    assert!(stranger.goes_on(), "it has waited for it: {}", stderr(&output));
-    assert_eq!(stdout(&output), "taken\n", "{}", stderr(&output));
+    take.args([&talk.caller_pid().to_string(), &descriptor, "later"]);
+    let mut take = Running(take.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut said = BufReader::new(take.0.stdout.take().expect("a pipe")).lines();
+    let mut line = move || said.next().expect("a line").expect("a line");
+    // Its own start is not what it is measured by.
+    assert_eq!(line(), "ready");
+    stranger.begins();
+    take.0.stdin.as_mut().expect("a pipe").write_all(b"take\n").expect("it reads");
+    std::thread::scope(|threads| {
+        let said = threads.spawn(line);
+        // Who has the connection answers at its next call on it: otherwise he is waited for, for two seconds.
+        while !said.is_finished() {
+            talk.does("echo 1");
+        }
+        assert_eq!(said.join().expect("a line"), "taken");
+    });
+    assert!(stranger.goes_on(), "it has waited for it");
     talk.does("resp 10");
 }
 
