@@ -177,7 +177,7 @@ pub fn scan() -> io::Result<Scan> {
     let mut all = Vec::new();
     let (mut reads, mut late) = (Reads::default(), BTreeSet::new());
     for region in found.regions {
-        let (pid, user) = (region.places[0].0.pid, region.user);
+        let (pid, user) = (region.places[0].0.pid, region.payer());
         if reads.is_over(user) {
             late.insert(user);
             continue;
@@ -190,9 +190,9 @@ pub fn scan() -> io::Result<Scan> {
         }
     }
     // None was kept open: there may be more of them than descriptors.
-    all.sort_by_key(|opened| (!is_trusted(opened.region.user), opened.size()));
+    all.sort_by_key(|opened| (opened.region.rank(), opened.size()));
     for opened in all {
-        let user = opened.region.user;
+        let user = opened.region.payer();
         if reads.is_over(user) {
             late.insert(user);
             continue;
@@ -325,7 +325,7 @@ impl Opened {
     /// Reads what there is, as far as the budget goes.
     fn read(self, file: &File, budget: &mut Budget, notes: &mut Notes) -> Family {
         let Opened { region, members, ends_used } = self;
-        let left = budget.left(region.user);
+        let left = budget.left(region.payer());
         let held = |end: &End| holders_of(&members, end).count();
         let (mut ends, mut count) = (Vec::new(), 0usize);
         let is_whole = read_ends(file, ends_used, |end| {
@@ -339,7 +339,7 @@ impl Opened {
         let mut datagrams = read_datagrams(file).unwrap_or_default();
         let fit = left.saturating_sub(count);
         if !is_whole.unwrap_or(true) || datagrams.len() > fit {
-            let user = region.user;
+            let user = region.payer();
             let pid = region.places[0].0.pid;
             notes.add(if is_trusted(user) {
                 format!("process {pid} shows more sockets than are looked at: some are left out")
@@ -348,7 +348,7 @@ impl Opened {
             });
         }
         datagrams.truncate(fit);
-        budget.take(region.user, count.saturating_add(datagrams.len()).saturating_add(1));
+        budget.take(region.payer(), count.saturating_add(datagrams.len()).saturating_add(1));
         let counters = |member: &Member| {
             StatsSnapshot::decode(&read_up_to(file, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
         };

@@ -8,6 +8,7 @@ use super::descriptors::{self, Process, Seen, Unseen};
 use crate::aside;
 use bypath_shm::family::VIEW_NAME;
 use bypath_sys::{open_files, process};
+use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -37,6 +38,8 @@ pub struct Region {
     pub places: Vec<(Process, i32)>,
     /// Whose it is: of several users the one who is trusted least.
     pub user: u32,
+    /// Who made it.
+    maker: u32,
     /// Whether several users have it who are not trusted.
     pub mixed: bool,
     /// For those who look again and again: open once for all of them, as long as there are any.
@@ -99,6 +102,8 @@ pub fn find() -> io::Result<Found> {
 struct View {
     id: Id,
     maker: u32,
+    /// The descriptor opens it for its maker alone (O_PATH): what an exec hands on.
+    is_handle: bool,
 }
 
 fn view(pid: u32, number: i32, text: &[u8]) -> Seen<View> {
@@ -110,9 +115,21 @@ fn view(pid: u32, number: i32, text: &[u8]) -> Seen<View> {
     let Ok(file) = open_files::memory(pid, number, false) else { return Seen::Costly };
     match File::from(file).metadata() {
         // Of memory the owner is who made it.
-        Ok(metadata) => Seen::Dear(View { id: (metadata.dev(), metadata.ino()), maker: metadata.uid() }),
+        Ok(metadata) => {
+            let is_handle = is_handle(pid, number);
+            Seen::Dear(View { id: (metadata.dev(), metadata.ino()), maker: metadata.uid(), is_handle })
+        }
         Err(_) => Seen::Costly,
     }
+}
+
+/// Whether a descriptor opens nothing by itself (proc_pid_fdinfo(5)).
+fn is_handle(pid: u32, number: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags
+        .and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok())
+        .is_some_and(|flags| OFlags::from_bits_retain(flags).contains(OFlags::PATH))
 }
 
 /// What was found so far.
@@ -129,10 +146,10 @@ struct Views {
 
 impl Views {
     /// False: this process has had its share.
-    fn see(&mut self, process: Process, number: i32, View { id, maker }: View) -> bool {
+    fn see(&mut self, process: Process, number: i32, View { id, maker, is_handle }: View) -> bool {
         let Process { pid, user } = process;
-        // Programs take descriptors from others, or look at theirs.
-        if !is_trusted(maker) && maker != user {
+        // Programs take descriptors from others, or look at theirs. Whom a handle opens nothing for has nothing of it.
+        if maker != user && (is_handle || !is_trusted(maker)) {
             return true;
         }
         let its = self.of_process.entry(pid).or_default();
@@ -144,15 +161,15 @@ impl Views {
             return false;
         }
         its.push(id);
-        self.add(id, (process, number));
+        self.add(id, maker, (process, number));
         true
     }
 
-    fn add(&mut self, id: Id, place: (Process, i32)) {
+    fn add(&mut self, id: Id, maker: u32, place: (Process, i32)) {
         let user = place.0.user;
         let known = self.at.get(&id).copied();
         let count = self.of_user.entry(user).or_default();
-        if known.is_none() && !is_trusted(user) {
+        if known.is_none() && !is_trusted(user) && !is_trusted(maker) {
             *count += 1;
             if *count > OF_USER {
                 return;
@@ -160,7 +177,7 @@ impl Views {
         }
         let index = known.unwrap_or_else(|| {
             let (places, kept) = (Vec::new(), RefCell::default());
-            self.regions.push(Region { id, places, user, mixed: false, kept });
+            self.regions.push(Region { id, places, user, maker, mixed: false, kept });
             self.regions.len() - 1
         });
         self.at.insert(id, index);
@@ -182,7 +199,7 @@ impl Views {
             notes.add(format!("user {user} has {count} views: {OF_USER} are looked at"));
         }
         let mut regions = self.regions;
-        regions.sort_by_key(|region| !is_trusted(region.user));
+        regions.sort_by_key(Region::rank);
         Found { regions, unreadable, notes }
     }
 }
@@ -193,6 +210,17 @@ fn id_of(file: &File) -> io::Result<Id> {
 }
 
 impl Region {
+    /// What is read first: what root's and the own user's programs show alone, then what they show with others, as a server with its workers; nobody else
+    /// can make such a one.
+    pub fn rank(&self) -> u8 {
+        if is_trusted(self.user) { 0 } else { 1 + u8::from(!is_trusted(self.maker)) }
+    }
+
+    /// Whose share of what is looked at it takes: its maker's, if that one is trusted, whoever has it, too.
+    pub fn payer(&self) -> u32 {
+        if is_trusted(self.maker) { self.maker } else { self.user }
+    }
+
     /// Opens it by any process that has it still.
     pub fn open(&self, writable: bool) -> io::Result<File> {
         let mut why = io::Error::from(rustix::io::Errno::SRCH);
@@ -292,6 +320,56 @@ mod tests {
         let user = process::euid();
         assert_eq!(status, Status { inner_pid: std::process::id(), user, real: user });
         assert_eq!(Status::of(u32::MAX), None);
+    }
+
+    const STRANGER: u32 = 12345;
+
+    fn found(seen: impl IntoIterator<Item = (Process, View)>) -> Vec<Region> {
+        let mut views = Views::default();
+        for (number, (process, view)) in seen.into_iter().enumerate() {
+            views.see(process, number as i32, view);
+        }
+        views.found(Unseen::default()).regions
+    }
+
+    fn view(inode: u64, maker: u32) -> View {
+        View { id: (1, inode), maker, is_handle: false }
+    }
+
+    /// As what an exec has handed on to a program that has become another user.
+    #[test]
+    fn whom_a_handle_opens_nothing_for_has_no_view_by_it() {
+        let own = Process { pid: 1, user: process::euid() };
+        let other = Process { pid: 2, user: STRANGER };
+        let handle = || View { is_handle: true, ..view(7, own.user) };
+        for (held, user) in [(handle(), own.user), (view(7, own.user), STRANGER)] {
+            let regions = found([(own, view(7, own.user)), (other, held)]);
+            assert_eq!((regions.len(), regions[0].user), (1, user));
+        }
+        assert_eq!(found([(own, handle())]).len(), 1);
+        let memory = rustix::fs::memfd_create("handle", rustix::fs::MemfdFlags::empty()).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&memory);
+        let path = format!("/proc/self/fd/{number}");
+        let opens_nothing = rustix::fs::open(path, OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        let own = std::process::id();
+        assert!(is_handle(own, std::os::fd::AsRawFd::as_raw_fd(&opens_nothing)) && !is_handle(own, number));
+    }
+
+    /// A server's worker, broken into, or its user's other processes.
+    #[test]
+    fn what_a_program_shows_with_its_workers_is_not_hidden_by_what_these_show() {
+        let own = Process { pid: 1, user: process::euid() };
+        let others = (0..OF_USER as u64).map(|n| {
+            let pid = 10 + n as u32 / OF_PROCESS as u32;
+            (Process { pid, user: STRANGER }, view(100 + n, STRANGER))
+        });
+        let worker = Process { pid: 2, user: STRANGER };
+        let all = others.chain([(own, view(7, own.user)), (worker, view(7, own.user))]);
+        let regions = found(all);
+        assert_eq!(regions.len(), OF_USER + 1);
+        let first = &regions[0];
+        assert_eq!((first.id, first.user, first.rank(), first.payer()), ((1, 7), STRANGER, 1, own.user));
+        assert!(regions[1..].iter().all(|region| (region.rank(), region.payer()) == (2, STRANGER)));
     }
 
     #[test]

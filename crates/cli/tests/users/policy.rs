@@ -458,3 +458,46 @@ fn who_looks_as_another_user_is_told_what_he_does_not_see() {
     let words = format!("programs of user {ANNE} may not be looked into: run this as root");
     assert_eq!((output.status.code(), said.contains(&words)), (Some(1), true), "{said}");
 }
+
+/// Root's programs and an allowed user's have connections together: each side's record tells what it has sent, and only one of them counts.
+#[test]
+fn dump_shows_both_directions_of_a_connection_with_another_user() {
+    const ROUNDS: usize = 60;
+    let Some(stage) = stage("dump_shows_both_directions_of_a_connection_with_another_user", NEEDS) else {
+        return;
+    };
+    let options = [("upgrade", "eager"), ("allow-uid", "any")];
+    let own = Side { options: &options, ..Side::default() };
+    let server = stage.program(&own, "server.stats", &installed("python3"));
+    let mut server = server.arg(stage.scene.path("echo_server.py")).arg("threads").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let code = format!(
+        "import socket, time\ns = socket.create_connection(('127.0.0.1', {port}))\nfor _ in range({ROUNDS}):\n    \
+         s.sendall(b'some octets')\n    assert s.recv(99) == b'some octets'\n    time.sleep(0.05)\nprint('rounds {ROUNDS}')"
+    );
+    let dump = |by: &[&str]| {
+        let mut command = Command::new(stage.scene.path("bypath"));
+        command.args(["dump", "--seconds", "4"]).args(by).args(["port", &port.to_string()]);
+        command.env("BYPATH_CONFIG", "none");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("bypath")
+    };
+    let dumps = [dump(&[]), dump(&["--user", &BERT.to_string()])];
+    let others = Side { options: &options, ..Side::user(BERT) };
+    let client = stage.program(&others, "client.stats", &installed("python3"));
+    let said = client.arg("-c").arg(&code).finish();
+    assert_eq!(said.number("rounds "), ROUNDS as u64);
+    for dump in dumps {
+        let output = dump.wait_with_output().expect("it ends");
+        let (lines, said) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains(", 0 octets missed"), "{said}{lines}");
+        let shown = |way: &str| lines.matches(way).count();
+        let ways = [format!("> 127.0.0.1:{port}"), format!(":{port} >")].map(|way| shown(&way));
+        // The first rounds go by the kernel.
+        assert!(ways.iter().all(|count| *count > ROUNDS / 2), "{ways:?}: {said}{lines}");
+        // Two may be one segment.
+        assert!(shown("some octets") >= ways[0] + ways[1], "{lines}");
+    }
+    server.stop(Signal::TERM);
+}

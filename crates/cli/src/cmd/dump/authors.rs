@@ -17,6 +17,8 @@ const LONGEST: Duration = Duration::from_millis(50);
 pub enum Author {
     /// Programs, by their record.
     Programs(Writer),
+    /// A program whose record is not looked at, as it is of a user whose word does not count.
+    Stranger,
     /// A netstack service, by its process: one thread does all of its work, and does not sleep in the middle of writing.
     Service(u32),
 }
@@ -26,6 +28,7 @@ impl Author {
     pub fn look(&self) -> Writing {
         match self {
             Author::Programs(writer) => writer.look(),
+            Author::Stranger => Writing::Busy,
             Author::Service(pid) => match connections::state(*pid) {
                 None => Writing::Nobody,
                 Some(b'S') => Writing::Paused,

@@ -78,6 +78,7 @@ pub fn find<'a>(
     sockets: &Sockets<'a>,
     mut open: Vec<Followed>,
     wanted: &Wanted,
+    others: &HashSet<u64>,
     asked: &AtomicBool,
 ) -> Result<Found<'a>, Failure> {
     let mut found =
@@ -130,6 +131,11 @@ pub fn find<'a>(
             followed.insert(named(cookies));
             let mut writers =
                 ends.map(|end| end.and_then(|(family, end)| family.writer(end).ok()).map(Author::Programs));
+            for (writer, cookie) in writers.iter_mut().zip(cookies) {
+                if writer.is_none() && others.contains(&cookie) {
+                    *writer = Some(Author::Stranger);
+                }
+            }
             if let Some(name) = &c.end.service {
                 let known = services.entry(name.clone()).or_insert_with(|| authors::service(name));
                 let known = known.filter(|its| is_trusted(its.user) || its.user == c.process.user);

@@ -223,6 +223,15 @@ impl Tap {
     fn kept(&mut self, d: usize, tail: u64) -> Result<Option<u64>, Over> {
         let size = u64::from(self.place.ring);
         let first = self.used()?;
+        if matches!(self.writers[d], Some(Author::Stranger)) {
+            // Whether he writes just now only he could say; so much was free to write that he can have done so in the older half at most, in one call
+            // of an honest program. Another one may change what stands there at any time.
+            let words = self.used()?;
+            let moved = position::distance(tail, words.tails[d]);
+            let waits = behind(Head::from_raw(words.heads[d]).position(), tail).unwrap_or(0);
+            let half = (size / 2).saturating_sub(moved);
+            return Ok(Some(half.max(waits.min(size)).min(since_release(words.released[d], tail))));
+        }
         for _ in 0..LOOKS {
             let writing = self.writers[d].as_ref().map(Author::look);
             let words = self.used()?;

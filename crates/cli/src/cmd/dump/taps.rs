@@ -7,7 +7,7 @@ use super::memory::Life;
 use super::newest::Newest;
 use super::posts::Posts;
 use super::tap::{Known, Over, Tap, UNSEEN};
-use super::whose::{Whose, leaves_out};
+use super::whose::{Whose, leaves_out, sockets_of};
 use super::within;
 use crate::cmd::ss::tell_unseen;
 use crate::connections::{self, Ends, Scan, is_trusted};
@@ -182,7 +182,7 @@ impl Taps {
         let look = || Ok(!out.is_done() && posts.look(wanted, out, room)? | rings.look(out, room)?);
         let (sockets, found, left_out) = meanwhile(look, || {
             let sockets = scan.sockets();
-            let found = find(&scan, &sockets, open, wanted, asked);
+            let found = find(&scan, &sockets, open, wanted, &sockets_of(&others), asked);
             let left_out = matches!(whose, Whose::Lookers) && leaves_out(&others, &sockets, wanted);
             found.map(|found| (sockets, found, left_out))
         })??;

@@ -7,6 +7,7 @@ use crate::connections::{Family, Member, Scan, Sockets, exists, is_trusted};
 use crate::filter::{Facts, Protocol};
 use crate::output::Failure;
 use bypath_shm::view::Path;
+use std::collections::HashSet;
 
 /// Of what others show so much is looked at to say that there is something.
 const LEFT_OUT: usize = 4096;
@@ -42,6 +43,11 @@ impl Whose {
         scan.families = its;
         Some(others)
     }
+}
+
+/// The sockets that others show: what is known of them is that somebody has them, under this library.
+pub fn sockets_of(others: &[Family]) -> HashSet<u64> {
+    others.iter().flat_map(Family::ends).filter_map(|end| end.cookie).take(LEFT_OUT).collect()
 }
 
 /// Whether others show something that is asked for, and that is not shown by the other end.

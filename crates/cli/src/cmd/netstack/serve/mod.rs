@@ -16,6 +16,7 @@ use super::found::{self, DEFAULT_NAME};
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::wait::Stop;
+use crate::written;
 use bypath::link::fault::Switch;
 use bypath_netstack::service::{QueryError, Service, Settings, Stopper};
 use bypath_netstack::{Engine, LinkName};
@@ -168,7 +169,7 @@ fn is_taken(socket: &Path) -> bool {
 /// The stack and its link as they are wanted, and the file of its frames.
 fn with_capture(plan: &Plan) -> Result<bypath_netstack::Setup, Failure> {
     let Some(path) = &plan.capture else { return Ok(plan.setup()) };
-    let file = std::fs::File::create(path)
+    let file = written::create(path, || false)
         .map_err(|e| Failure::new(1, format_args!("--capture {}: {e}", path.display())))?;
     Ok(plan.setup().capture(file))
 }
