@@ -175,9 +175,10 @@ pub fn scan() -> io::Result<Scan> {
     let (mut notes, mut budget) = (found.notes, Budget::default());
     let mut families = Vec::new();
     let mut all = Vec::new();
-    let (mut reads, mut late) = (Reads::default(), BTreeSet::new());
+    let (mut reads, mut late) = ([(); 2].map(|()| Reads::default()), BTreeSet::new());
     for region in found.regions {
-        let (pid, user) = (region.places[0].0.pid, region.payer());
+        let (pid, (user, is_ours)) = (region.places[0].0.pid, region.payer());
+        let reads = &mut reads[usize::from(is_ours)];
         if reads.is_over(user) {
             late.insert(user);
             continue;
@@ -192,7 +193,8 @@ pub fn scan() -> io::Result<Scan> {
     // None was kept open: there may be more of them than descriptors.
     all.sort_by_key(|opened| (opened.region.rank(), opened.size()));
     for opened in all {
-        let user = opened.region.payer();
+        let (user, is_ours) = opened.region.payer();
+        let reads = &mut reads[usize::from(is_ours)];
         if reads.is_over(user) {
             late.insert(user);
             continue;
@@ -339,7 +341,7 @@ impl Opened {
         let mut datagrams = read_datagrams(file).unwrap_or_default();
         let fit = left.saturating_sub(count);
         if !is_whole.unwrap_or(true) || datagrams.len() > fit {
-            let user = region.payer();
+            let (user, _) = region.payer();
             let pid = region.places[0].0.pid;
             notes.add(if is_trusted(user) {
                 format!("process {pid} shows more sockets than are looked at: some are left out")

@@ -46,6 +46,9 @@ pub struct Region {
     kept: RefCell<Weak<File>>,
 }
 
+/// Who is looked at, and whether by what somebody who is trusted has made.
+pub type Payer = (u32, bool);
+
 /// Which file one is.
 pub type Id = (u64, u64);
 
@@ -216,9 +219,9 @@ impl Region {
         if is_trusted(self.user) { 0 } else { 1 + u8::from(!is_trusted(self.maker)) }
     }
 
-    /// Whose share of what is looked at it takes: its maker's, if that one is trusted, whoever has it, too.
-    pub fn payer(&self) -> u32 {
-        if is_trusted(self.maker) { self.maker } else { self.user }
+    /// Whose share of what is looked at it takes, and whether that of what others have made: what its user shows alone takes nothing from that.
+    pub fn payer(&self) -> Payer {
+        (self.user, self.rank() == 1)
     }
 
     /// Opens it by any process that has it still.
@@ -277,7 +280,7 @@ impl Status {
 /// How much is still looked at.
 #[derive(Debug)]
 pub struct Budget {
-    of_user: HashMap<u32, usize>,
+    of_user: HashMap<Payer, usize>,
     of_all: usize,
     of_trusted: usize,
 }
@@ -291,21 +294,21 @@ impl Default for Budget {
 
 impl Budget {
     /// How many sockets of a region of this user are looked at still.
-    pub fn left(&self, user: u32) -> usize {
-        if is_trusted(user) {
+    pub fn left(&self, payer: Payer) -> usize {
+        if is_trusted(payer.0) {
             return self.of_trusted.min(SOCKETS_OF_USER);
         }
-        self.of_user.get(&user).copied().unwrap_or(SOCKETS_OF_USER).min(self.of_all)
+        self.of_user.get(&payer).copied().unwrap_or(SOCKETS_OF_USER).min(self.of_all)
     }
 
     /// So many of them were.
-    pub fn take(&mut self, user: u32, count: usize) {
-        if is_trusted(user) {
+    pub fn take(&mut self, payer: Payer, count: usize) {
+        if is_trusted(payer.0) {
             self.of_trusted = self.of_trusted.saturating_sub(count);
             return;
         }
-        let left = self.left(user);
-        self.of_user.insert(user, left.saturating_sub(count));
+        let left = self.left(payer);
+        self.of_user.insert(payer, left.saturating_sub(count));
         self.of_all = self.of_all.saturating_sub(count);
     }
 }
@@ -368,8 +371,8 @@ mod tests {
         let regions = found(all);
         assert_eq!(regions.len(), OF_USER + 1);
         let first = &regions[0];
-        assert_eq!((first.id, first.user, first.rank(), first.payer()), ((1, 7), STRANGER, 1, own.user));
-        assert!(regions[1..].iter().all(|region| (region.rank(), region.payer()) == (2, STRANGER)));
+        assert_eq!((first.id, first.rank(), first.payer()), ((1, 7), 1, (STRANGER, true)));
+        assert!(regions[1..].iter().all(|region| (region.rank(), region.payer()) == (2, (STRANGER, false))));
     }
 
     #[test]
@@ -384,29 +387,30 @@ mod tests {
 
     #[test]
     fn one_user_does_not_take_what_another_one_is_given() {
-        let stranger = |n: u32| process::euid() + 1000 + n;
+        let stranger = |n: u32| (process::euid() + 1000 + n, false);
         let mut budget = Budget::default();
         budget.take(stranger(0), usize::MAX - 1);
         assert_eq!(budget.left(stranger(0)), 0);
         let mut budget = Budget::default();
         budget.take(stranger(0), SOCKETS_OF_USER);
         assert_eq!((budget.left(stranger(0)), budget.left(stranger(1))), (0, SOCKETS_OF_USER));
+        assert_eq!(budget.left((stranger(0).0, true)), SOCKETS_OF_USER);
         for n in 1..10 {
             let left = budget.left(stranger(n));
             budget.take(stranger(n), left);
         }
-        assert_eq!((budget.left(stranger(10)), budget.left(0)), (0, SOCKETS_OF_USER));
+        assert_eq!((budget.left(stranger(10)), budget.left((0, false))), (0, SOCKETS_OF_USER));
     }
 
     #[test]
     fn one_region_does_not_take_what_those_of_the_own_user_are_given() {
         let mut budget = Budget::default();
         for _ in 0..USERS {
-            assert_eq!(budget.left(process::euid()), SOCKETS_OF_USER);
-            budget.take(0, SOCKETS_OF_USER);
+            assert_eq!(budget.left((process::euid(), false)), SOCKETS_OF_USER);
+            budget.take((0, false), SOCKETS_OF_USER);
         }
-        assert_eq!((budget.left(0), budget.left(process::euid())), (0, 0));
-        assert_eq!(budget.left(process::euid() + 1000), SOCKETS_OF_USER);
+        assert_eq!((budget.left((0, false)), budget.left((process::euid(), false))), (0, 0));
+        assert_eq!(budget.left((process::euid() + 1000, false)), SOCKETS_OF_USER);
     }
 
     #[test]
