@@ -327,7 +327,7 @@ pub fn peek(s: i32, bytes: &mut [u8]) -> Option<usize> {
 /// Whether a message is left unread, be it one of descriptors alone, at an end to which nothing more can be sent ([`refuse`]), and from which nobody receives.
 pub fn has_unread(s: i32) -> bool {
     // Who has sent it is told of an empty message, too, and there is no room for that; of the end there is nothing to tell.
-    let tells = sock::set_option(s, libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32.to_ne_bytes());
+    let tells = tell_senders(s);
     let mut hdr = MsgHdr { name: 0, namelen: 0, iov: 0, iovlen: 0, control: 0, controllen: 0, flags: 0 };
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
     // SAFETY: the header outlives the call, and names no memory.
