@@ -159,6 +159,26 @@ fn calls_before_the_constructor_work() {
     }
 }
 
+/// What is registered runs outside of what the library does at a fork, whoever registered first.
+#[test]
+fn functions_around_a_fork_may_wait_for_threads_that_open_and_close_connections() {
+    let program = compile("quiesces", "quiesces", &["-O1", "-pthread"]);
+    let early = compile("quiesces", "quiesces.so", &["-O1", "-shared", "-fPIC", "-DEARLY", "-pthread"]);
+    let comes_through = |mode, libraries: &[&Path], forks: &str| {
+        let without = run(plain(&program, &[mode]));
+        assert_eq!((text(&without), without.status.success()), (format!("through {forks}\n"), true));
+        let mut command = preloaded(&program, &[mode], libraries);
+        command.env("BYPATH_UPGRADE", "eager");
+        let with = run(command);
+        assert_eq!((text(&with), with.status), (text(&without), without.status), "{mode} {libraries:?}");
+    };
+    comes_through("threads", &[library()], "12");
+    comes_through("arena", &[library()], "300");
+    for libraries in [[library(), &early], [&early, library()]] {
+        comes_through("nothing", &libraries, "12");
+    }
+}
+
 #[test]
 fn a_second_copy_of_the_library_passes_everything_on() {
     let copy = directory().join("second_copy.so");

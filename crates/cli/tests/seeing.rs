@@ -24,7 +24,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn region(name: &str) -> File {
+fn region(name: &CStr) -> File {
     let fd: OwnedFd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).expect("a memfd");
     fd.into()
 }

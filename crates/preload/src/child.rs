@@ -7,7 +7,7 @@ use libc::{c_int, c_void, pid_t};
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether the caller runs in another process's memory. One load, unless such a child exists now.
 #[inline]
@@ -27,62 +27,92 @@ pub(crate) fn handed_on(fd: c_int) {
     }
 }
 
-thread_local! {
-    /// This thread is in a fork that the library has seen begin.
-    static IS_SEEN: Cell<bool> = const { Cell::new(false) };
-    /// Of one that it has not seen: [`prepare`]. Nothing is dropped when the thread ends, as there would have to be memory to remember that.
-    static UNSEEN: Cell<Option<ManuallyDrop<hook::Forking>>> = const { Cell::new(None) };
+/// Where a fork of the calling thread is, of which the C library tells.
+enum Stage {
+    /// No function of this library has been called for it: of who has looked fork() up in the C library itself (dlsym with a handle of it, as Python's
+    /// ctypes does). Nobody will tell the parent which child it is.
+    Unforeseen,
+    /// [`forking`] has been.
+    Foreseen,
+    /// Nothing is dropped when the thread ends, as there would have to be memory to remember that.
+    Begun { token: ManuallyDrop<hook::Forking>, is_foreseen: bool },
+    /// In the parent.
+    Done(ManuallyDrop<hook::Forked>),
 }
 
-/// Has the C library tell of forks that no function of this library is called for: of who has looked fork() up in the C library itself (dlsym with a handle
-/// of it, as Python's ctypes does). Called once.
-pub(crate) fn watch_forks() {
+thread_local! {
+    static STAGE: Cell<Stage> = const { Cell::new(Stage::Unforeseen) };
+}
+
+/// Has the C library tell of forks. The first functions that it knows are the last ones before a fork, and the first ones after it: what the program has registered
+/// runs outside, and may wait for threads that open and close connections.
+pub(crate) fn watch_forks(register: impl FnOnce(Handler, Handler, Handler) -> c_int) {
+    if !IS_WATCHING.swap(true, Relaxed) {
+        // The C library has room for the first ones.
+        register(Some(prepare), Some(in_parent), Some(in_child));
+    }
+}
+
+type Handler = Option<unsafe extern "C" fn()>;
+
+static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+
+/// Has it do so, if that was not asked for by a constructor before this library's.
+pub(crate) fn watch_forks_now() {
     // SAFETY: functions that are there as long as the process.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(unseen_in_parent), Some(unseen_in_child)) };
+    watch_forks(|prepare, parent, child| unsafe { libc::pthread_atfork(prepare, parent, child) });
 }
 
 unsafe extern "C" fn prepare() {
-    if !IS_SEEN.get() && !borrowed_memory() {
-        // Nobody tells the parent which child it is.
-        UNSEEN.set(Some(ManuallyDrop::new(errno::kept(hook::fork_begin_unseen))));
-    }
-}
-
-unsafe extern "C" fn unseen_in_parent() {
-    if let Some(token) = UNSEEN.take() {
-        errno::kept(|| ManuallyDrop::into_inner(token).parent(-1));
-    }
-}
-
-unsafe extern "C" fn unseen_in_child() {
-    if let Some(token) = UNSEEN.take() {
-        errno::kept(|| ManuallyDrop::into_inner(token).child());
-    } else if !IS_SEEN.get() {
-        errno::kept(hook::own_copy);
-    }
-}
-
-/// Runs `fork`, which answers the pid as fork() does, between the engine's two halves.
-pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     if borrowed_memory() {
-        let outer = IS_SEEN.replace(true);
-        let pid = fork();
-        IS_SEEN.set(outer);
-        if pid == 0 {
-            errno::kept(hook::own_copy);
-        }
-        return pid;
+        return;
     }
-    let token = errno::kept(hook::fork_begin);
-    let outer = IS_SEEN.replace(true);
-    let pid = fork();
-    IS_SEEN.set(outer);
-    errno::kept(|| {
-        if pid == 0 {
-            token.child();
-        } else {
-            token.parent(pid);
+    let is_foreseen = matches!(STAGE.replace(Stage::Unforeseen), Stage::Foreseen);
+    let begin = if is_foreseen { hook::fork_begin } else { hook::fork_begin_unseen };
+    STAGE.set(Stage::Begun { token: ManuallyDrop::new(errno::kept(begin)), is_foreseen });
+}
+
+unsafe extern "C" fn in_parent() {
+    match STAGE.replace(Stage::Unforeseen) {
+        Stage::Begun { token, is_foreseen } => {
+            let forked = errno::kept(|| ManuallyDrop::into_inner(token).parent());
+            if is_foreseen {
+                STAGE.set(Stage::Done(ManuallyDrop::new(forked)));
+            }
         }
+        other => STAGE.set(other),
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    match STAGE.replace(Stage::Unforeseen) {
+        Stage::Begun { token, .. } => errno::kept(|| ManuallyDrop::into_inner(token).child()),
+        _ => errno::kept(hook::own_copy),
+    }
+}
+
+/// Runs `fork`, which answers the pid as the C library's fork() does, and has it [tell of it](watch_forks).
+pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
+    // What is registered may fork, too.
+    let outer = STAGE.replace(Stage::Foreseen);
+    let pid = fork();
+    if let Stage::Done(forked) = STAGE.replace(outer)
+        && pid != 0
+    {
+        errno::kept(|| ManuallyDrop::into_inner(forked).is(pid));
+    }
+    pid
+}
+
+/// The same of a fork that the C library tells nobody of.
+pub(crate) fn forking_untold(fork: impl FnOnce() -> pid_t) -> pid_t {
+    let token = (!borrowed_memory()).then(|| errno::kept(hook::fork_begin));
+    let pid = fork();
+    errno::kept(|| match token {
+        Some(token) if pid == 0 => token.child(),
+        Some(token) => token.parent().is(pid),
+        None if pid == 0 => hook::own_copy(),
+        None => {}
     });
     pid
 }
@@ -205,8 +235,19 @@ crate::real::hook! {
         let mut s = Start { entry, arg, token };
         let pid = real(start as *mut c_void, stack, flags, (&raw mut s).cast(), ptid, tls, ctid);
         if let Some(token) = s.token.take() {
-            errno::kept(|| token.parent(pid));
+            errno::kept(|| token.parent().is(pid));
         }
         pid
+    }
+
+    /// `__register_atfork()`, which is what `pthread_atfork()` calls. A constructor before this library's may be who does.
+    fn __register_atfork(before: *mut c_void, parent: *mut c_void, child: *mut c_void, object: *mut c_void) -> c_int, raw None; {
+        if crate::init::is_first_copy() {
+            let of_ours = |handler: Handler| handler.map_or(std::ptr::null_mut(), |f| f as *mut c_void);
+            watch_forks(|before, parent, child| {
+                real(of_ours(before), of_ours(parent), of_ours(child), std::ptr::null_mut())
+            });
+        }
+        real(before, parent, child, object)
     }
 }

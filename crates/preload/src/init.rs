@@ -39,11 +39,11 @@ extern "C" fn constructor() {
     crate::errno::init();
     crate::errno::kept(|| {
         real::begin();
-        if !first_copy() {
+        if !is_first_copy() {
             return;
         }
         IS_FIRST.store(true, Relaxed);
-        crate::child::watch_forks();
+        crate::child::watch_forks_now();
         let mut bad = None;
         let mut config = rules::configure(setting, invoked, |e| {
             bad.get_or_insert(e);
@@ -74,11 +74,11 @@ extern "C" fn destructor() {
     }
 }
 
-/// What [`first_copy`] said.
+/// What [`is_first_copy`] said.
 static IS_FIRST: AtomicBool = AtomicBool::new(false);
 
 /// Whether this is the first (normally only) copy of the library in the process.
-fn first_copy() -> bool {
+pub(crate) fn is_first_copy() -> bool {
     // SAFETY: a NUL-terminated name.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"bypath_preload_instance".as_ptr()) };
     first.cast_const().cast::<u8>() == &raw const bypath_preload_instance

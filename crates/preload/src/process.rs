@@ -1,6 +1,6 @@
 //! Processes that come and end: fork and its kin, children with another program, exit.
 
-use crate::child::{borrowed_memory, forking};
+use crate::child::{borrowed_memory, forking, forking_untold};
 use crate::errno::{self, kept};
 use crate::exec;
 use crate::real::hook;
@@ -16,7 +16,7 @@ hook! {
 
     /// `_Fork()`: fork without the program's atfork functions.
     fn _Fork() -> pid_t, raw Some(libc::SYS_fork); {
-        forking(real)
+        forking_untold(real)
     }
 
     /// `forkpty()`.

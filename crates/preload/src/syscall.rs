@@ -249,7 +249,7 @@ unsafe fn followed(
             libc::SYS_execveat => exec::execveat(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_exit_group => process::_exit(fd),
             libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3 => {
-                c_long::from(child::forking(|| real(number, all) as c_int))
+                c_long::from(child::forking_untold(|| real(number, all) as c_int))
             }
             _ => with_kernel_arguments(number, all),
         }

@@ -8,11 +8,12 @@ use crate::inbox::BELLS;
 use crate::reason::Reason;
 use crate::service::LONGEST_NAME;
 use crate::stats::{RECORD_SIZE, StatsRecord};
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Name of the memfd; it shows as `/memfd:bypath-view (deleted)` in /proc/PID/fd.
-pub const VIEW_NAME: &str = "bypath-view";
+pub const VIEW_NAME: &CStr = c"bypath-view";
 /// `BYPVIEW1`, little endian.
 pub const VIEW_MAGIC: u64 = u64::from_le_bytes(*b"BYPVIEW1");
 /// Processes a family can have at a time (one bit each in [`End::holders`]).

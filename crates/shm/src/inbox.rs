@@ -5,10 +5,11 @@
 
 use crate::family::ENDS;
 use crate::marks::Marks;
+use std::ffi::CStr;
 use std::sync::atomic::AtomicU32;
 
 /// Name of the memfd; it shows as `/memfd:bypath-inbox (deleted)` in /proc/PID/fd.
-pub const INBOX_NAME: &str = "bypath-inbox";
+pub const INBOX_NAME: &CStr = c"bypath-inbox";
 /// Bells a family can have.
 pub const BELLS: usize = 8192;
 

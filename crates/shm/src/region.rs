@@ -49,9 +49,8 @@ fn view<T: Shared>(map: &Mapping, offset: usize) -> Result<&'static T> {
 /// # Errors
 /// EMFILE, ENOMEM, EPERM as memfd_create(2) and mmap(2).
 pub fn new_family(floor: i32) -> Result<(&'static Family, i32)> {
-    let name = std::ffi::CString::new(VIEW_NAME).map_err(|_| Errno::INVAL)?;
     let size = REGION_SIZE.next_multiple_of(4096);
-    let fd = mem::memfd(&name, size, floor)?;
+    let fd = mem::memfd(VIEW_NAME, size, floor)?;
     let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
     let family: &'static Family = view(&map, 0)?;
     family.header.next_bell.store(1, Relaxed);
@@ -77,8 +76,7 @@ pub fn hidden_family() -> Result<&'static Family> {
 /// As [`new_family`].
 pub fn new_inbox(floor: i32) -> Result<(&'static Inbox, i32)> {
     let size = size_of::<Inbox>();
-    let name = std::ffi::CString::new(INBOX_NAME).map_err(|_| Errno::INVAL)?;
-    let fd = mem::memfd(&name, size, floor)?;
+    let fd = mem::memfd(INBOX_NAME, size, floor)?;
     let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
     Ok((view(&map, 0)?, fd))
 }

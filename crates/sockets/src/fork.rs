@@ -6,8 +6,8 @@ use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::{fd, mem, process};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use bypath_sys::{fd, mem};
+use std::sync::atomic::Ordering::*;
 
 /// A fork in progress.
 #[derive(Debug)]
@@ -34,8 +34,7 @@ pub fn begin(named: bool) -> Forking {
     }
     // UDP sockets are followed before there is any state.
     let state = state::get().or_else(udp::holders::begin);
-    // Held to the end of the fork: what pthread_atfork(3) registers runs before it, and other threads do. What comes up meanwhile
-    // would be shared by the child, and nobody would know.
+    // Held to the end of the fork: what other threads had come up meanwhile would be shared by the child, and nobody would know.
     let life = state::LIFE.lock(table::tid());
     let Some(state) = state.or_else(state::get) else {
         udp::holders::forking(None);
@@ -45,6 +44,7 @@ pub fn begin(named: bool) -> Forking {
     let is_placeless = !named || state::are_children_elsewhere() || state.bit() == 0;
     let place = if is_placeless { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: state::start_time_now() });
+    let place = place.map(|place| place.index);
     // No socket is made from here to the fork.
     udp::holders::forking(place.map(|place| (state, place)));
     service::datagram::mail::forking();
@@ -53,8 +53,8 @@ pub fn begin(named: bool) -> Forking {
     heir::forking();
     peer::forking();
     kept::forking();
-    match birth {
-        Some(Birth { place, .. }) => table::each_sock(|s| {
+    match place {
+        Some(place) => table::each_sock(|s| {
             let end = s.end();
             end.holders.fetch_or(1 << place, AcqRel);
             // What an earlier process of that place was about to do.
@@ -85,21 +85,31 @@ pub fn begin(named: bool) -> Forking {
     Forking { life, thread: thread::existing(), birth }
 }
 
-impl Forking {
-    /// In the parent: `child` is the pid, or -1 if there is none.
-    pub fn parent(self, child: i32) {
-        if let (Some(Birth { place, since }), Some(state)) = (self.birth, state::get()) {
-            if child > 0 {
-                state.name_place(place, child as u32, since);
-            } else {
-                table::each_sock(|s| {
-                    s.end().holders.fetch_and(!(1 << place), AcqRel);
-                });
-                udp::holders::no_child(place);
-                state.free_place(place);
-            }
+/// A fork that is over.
+#[derive(Debug)]
+pub struct Forked(Option<Birth>);
+
+impl Forked {
+    /// `child` is the pid, or -1 if there is none.
+    pub fn is(self, child: i32) {
+        let (Some(birth), Some(state)) = (self.0, state::get()) else { return };
+        if child > 0 {
+            return state.name_place(birth, child as u32);
         }
+        let _life = state::LIFE.lock(table::tid());
+        table::each_sock(|s| {
+            s.end().holders.fetch_and(!(1 << birth.place.index), AcqRel);
+        });
+        udp::holders::no_child(birth.place.index);
+        state.free_place(birth.place.index);
+    }
+}
+
+impl Forking {
+    /// In the parent. What comes up from here on the child does not have.
+    pub fn parent(self) -> Forked {
         drop(self.life);
+        Forked(self.birth)
     }
 
     /// In the child.
@@ -140,10 +150,6 @@ impl Forking {
         if self.birth.is_none() {
             let_go();
         }
-        if ASKED_BY.load(Relaxed) == process::pid() {
-            ASKED_BY.store(0, Relaxed);
-            user_has_changed();
-        }
     }
 }
 
@@ -155,18 +161,12 @@ pub fn user_changes() {
     if state::get().is_none() || state::is_sealed() {
         return;
     }
-    if state::is_borrowed() {
-        ASKED_BY.store(process::pid(), Relaxed);
-        return;
-    }
-    if let Some(_life) = state::LIFE.lock(table::tid()) {
+    if !state::is_borrowed()
+        && let Some(_life) = state::LIFE.lock(table::tid())
+    {
         user_has_changed();
     }
 }
-
-/// Who has become another user, or may, in memory that is another process's, or that it has not made its own yet: in a child, what pthread_atfork(3) registers
-/// comes before the end of the fork.
-static ASKED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// Called under [`state::LIFE`].
 fn user_has_changed() {

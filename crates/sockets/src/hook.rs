@@ -541,13 +541,25 @@ pub fn fork_begin_unseen() -> Forking {
 }
 
 impl Forking {
-    /// In the parent: `child` is the pid, or -1.
-    pub fn parent(self, child: i32) {
-        self.0.parent(child);
+    /// In the parent, as soon as there may be a child.
+    pub fn parent(self) -> Forked {
+        Forked(self.0.parent())
     }
     /// In the child, before fork() returns to the program.
     pub fn child(self) {
         self.0.child();
+    }
+}
+
+/// A fork that is over, in the parent.
+#[derive(Debug)]
+#[must_use]
+pub struct Forked(fork::Forked);
+
+impl Forked {
+    /// `child` is the pid, or -1.
+    pub fn is(self, child: i32) {
+        self.0.is(child);
     }
 }
 

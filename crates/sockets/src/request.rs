@@ -11,6 +11,7 @@ use bypath_shm::inbox::INBOX_NAME;
 use bypath_shm::region;
 use bypath_sys::aio::Ringer;
 use bypath_sys::{Result, clock, fd, open_files, process};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// How `/proc` calls a bell.
@@ -30,10 +31,10 @@ pub enum Delivery {
 }
 
 /// What `/proc` calls a memfd of this name.
-fn link(buffer: &mut [u8; 64], name: &str) -> usize {
+fn link(buffer: &mut [u8; 64], name: &CStr) -> usize {
     let mut at = 0;
-    for part in ["/memfd:", name, " (deleted)"] {
-        buffer[at..at + part.len()].copy_from_slice(part.as_bytes());
+    for part in [b"/memfd:", name.to_bytes(), b" (deleted)"] {
+        buffer[at..at + part.len()].copy_from_slice(part);
         at += part.len();
     }
     at

@@ -77,11 +77,20 @@ impl Process {
     }
 }
 
+/// A reserved place of the family's process table.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Which one.
+    pub index: u32,
+    /// Stands there in place of a process id, and in no other one: [`RESERVED`].
+    mark: u32,
+}
+
 /// A fork under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
-    /// The child's place in the process table.
-    pub place: u32,
+    /// The child's.
+    pub place: Place,
     /// When it began; `None`: parent and child may not have the same time.
     pub since: Option<u64>,
 }
@@ -351,8 +360,8 @@ pub fn start_time_now() -> Option<u64> {
     (!TIME_DIFFERS.load(Relaxed)).then(process::start_time_now)
 }
 
-/// Stands in a process table entry that is reserved for a child about to be born.
-const RESERVED: u32 = u32::MAX;
+/// Part of what stands in a process table entry that is reserved for a child about to be born, and of no process id.
+const RESERVED: u32 = 1 << 31;
 
 impl State {
     /// What is this process's own.
@@ -362,19 +371,20 @@ impl State {
     }
 
     /// Reserves a free place of the process table, or one whose process is dead. Looks for what costs least first.
-    pub fn reserve_place(&self) -> Option<u32> {
-        let dead = |p: &family::Process, pid: u32| pid != RESERVED && p.ready.load(Acquire) == 1;
-        self.take_place(|_, pid| pid == 0)
-            .or_else(|| self.take_place(|p, pid| dead(p, pid) && !process::exists(pid)))
-            .or_else(|| self.take_place(|p, pid| dead(p, pid) && !lives(p, pid)))
+    pub fn reserve_place(&self) -> Option<Place> {
+        let mark = RESERVED | self.family.header.births.fetch_add(1, SeqCst);
+        let dead = |p: &family::Process, pid: u32| pid & RESERVED == 0 && p.ready.load(Acquire) == 1;
+        self.take_place(mark, |_, pid| pid == 0)
+            .or_else(|| self.take_place(mark, |p, pid| dead(p, pid) && !process::exists(pid)))
+            .or_else(|| self.take_place(mark, |p, pid| dead(p, pid) && !lives(p, pid)))
     }
 
-    fn take_place(&self, is_free: impl Fn(&family::Process, u32) -> bool) -> Option<u32> {
+    fn take_place(&self, mark: u32, is_free: impl Fn(&family::Process, u32) -> bool) -> Option<Place> {
         let table = &self.family.header.processes;
-        (0..PROCESSES as u32).find(|&i| {
+        let index = (0..PROCESSES as u32).find(|&i| {
             let p = &table[i as usize];
             let taken = p.pid.load(Acquire);
-            is_free(p, taken) && p.pid.compare_exchange(taken, RESERVED, AcqRel, Relaxed).is_ok() && {
+            is_free(p, taken) && p.pid.compare_exchange(taken, mark, AcqRel, Relaxed).is_ok() && {
                 // Before the new one can hold anything: see `numbers`.
                 self.family.header.births.fetch_add(1, SeqCst);
                 p.ready.store(0, Release);
@@ -383,7 +393,8 @@ impl State {
                 }
                 true
             }
-        })
+        })?;
+        Some(Place { index, mark })
     }
 
     /// The process that had the place died and may not have let go of what it held: whoever comes next must not seem to
@@ -412,11 +423,14 @@ impl State {
         })
     }
 
-    /// Names the process at a reserved place. `since`: when its fork began, or nothing is known about that.
-    pub fn name_place(&self, place: u32, pid: u32, since: Option<u64>) {
-        let p = &self.family.header.processes[place as usize % PROCESSES];
-        // Parent and child write the same, unless the child is in another time namespace: there it does not know. Both do, as either may be killed before.
-        if p.ready.load(Acquire) == 1 && (p.start_time.load(Relaxed) != 0 || p.pid.load(Relaxed) != pid) {
+    /// Names the process at a reserved place. Parent and child do, as either may be killed before, and write the same, unless the child is in another time
+    /// namespace: there it does not know when it began.
+    pub fn name_place(&self, Birth { place: Place { index, mark }, since }: Birth, pid: u32) {
+        let p = &self.family.header.processes[index as usize % PROCESSES];
+        let named = p.pid.compare_exchange(mark, pid, AcqRel, Acquire);
+        let is_done = || p.ready.load(Acquire) == 1 && p.start_time.load(Relaxed) != 0;
+        if named.is_err_and(|other| other != pid || is_done()) {
+            // It may be another one's by now: this process's place was given back.
             return;
         }
         let started = since.filter(|&then| then == process::start_time_now()).or_else(|| {
@@ -425,7 +439,6 @@ impl State {
             process::start_time(pid).filter(|_| knows)
         });
         p.start_time.store(started.unwrap_or(0), Relaxed);
-        p.pid.store(pid, Relaxed);
         p.ready.store(1, Release);
     }
 
@@ -446,23 +459,24 @@ fn enter_process(state: &'static State, config: &Config, is_child: bool, born: O
     own_process();
     let pid = PROCESS.pid.load(Relaxed);
     let command = command_words();
-    let place = match born {
-        Some(birth) => Some(birth.place),
+    let birth = match born {
+        Some(birth) => Some(birth),
         // Where it was born ids mean others: those who look at the table would take it for dead.
         None if is_child && are_children_elsewhere() => None,
-        None => state.reserve_place(),
+        None => state.reserve_place().map(|place| Birth { place, since: None }),
     };
+    let place = birth.map(|birth| birth.place.index);
     own.index.store(place.unwrap_or(u32::MAX), Relaxed);
     own.elder_bells[0].store(1, Relaxed);
     own.elder_bells[1].store(state.family.header.next_bell.load(Acquire).min(BELLS as u32), Relaxed);
     let mut started = 0;
-    if let Some(place) = place {
-        let p = &state.family.header.processes[place as usize];
+    if let Some(birth) = birth {
+        let p = &state.family.header.processes[birth.place.index as usize];
         // A read maps what is near, too: the record of the statistics, most often. A write to a page maps that alone.
         std::hint::black_box(p.ready.load(Relaxed));
         p.command[0].store(command[0], Relaxed);
         p.command[1].store(command[1], Relaxed);
-        state.name_place(place, pid, born.and_then(|b| b.since));
+        state.name_place(birth, pid);
         started = p.start_time.load(Relaxed);
     } else {
         hinder(Reason::TableFull);

@@ -111,7 +111,7 @@ struct View {
 
 fn view(pid: u32, number: i32, text: &[u8]) -> Seen<View> {
     let name = text.strip_prefix(b"/memfd:").and_then(|text| text.strip_suffix(b" (deleted)"));
-    if name != Some(VIEW_NAME.as_bytes()) {
+    if name != Some(VIEW_NAME.to_bytes()) {
         return Seen::Nothing;
     }
     // Anything may be called so: it is not even asked what it is, unless it is memory.
