@@ -9,6 +9,7 @@ use bypath_shm::view;
 use common::{BYPATH, TempDir, bypath, stderr, stdout};
 use rustix::fs::MemfdFlags;
 use serde_json::{Value, json};
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::mem::offset_of;
 use std::net::TcpListener;

@@ -29,8 +29,8 @@ use std::time::Instant;
     bypath metrics | promtool check metrics\n\n\
     Counters are sums over processes that run; with --listen also over those that have ended since (but for what they\n\
     did after they were last looked at). Processes whose counters are in a file (bypath run --stats) are counted as\n\
-    bypath_uncounted_processes, and missing in the sums. Labels: the user's number, and the first 64 names of programs of\n\
-    root and the own user, 16 of each other one, then \"other\". What sockets\n\
+    bypath_uncounted_processes, and missing in the sums. Labels: the user's number, so that what his programs say is in no\n\
+    number of others; and the first 64 names of programs of root and the own user, 16 of each other one, then \"other\". What sockets\n\
     of a netstack service do not move by rings has path=\"netstack:pair\": their descriptors, pairs of AF_UNIX sockets.\n\n\
     Exit status: 0; 1 if the address is not to be had; 2 for wrong usage.")]
 pub struct Args {
@@ -168,6 +168,8 @@ impl Label {
     }
 }
 
+/// A number for each user.
+type OfUsers = BTreeMap<u32, u64>;
 /// A process: its id and start time.
 type Id = (u32, u64);
 /// A UDP socket: its process, its place there, and the kernel's number.
@@ -194,19 +196,23 @@ impl Ledger {
     fn collect(&mut self) -> Result<String, String> {
         let began = Instant::now();
         let scan = connections::scan().map_err(|e| format!("cannot list processes in /proc: {e}"))?;
-        let mut uncounted = 0;
+        let mut uncounted = BTreeMap::new();
         let mut seen = Vec::new();
         let mut shown = HashMap::new();
         for (family, member) in scan.families.iter().flat_map(|f| f.members.iter().map(move |m| (f, m))) {
             let (id, label) = ((member.pid, member.start_time), self.label(member));
             match family.counters(member) {
                 Some(s) => seen.push((id, label.clone(), Counts::of(s.clone()))),
-                None => uncounted += 1,
+                None => *uncounted.entry(label.user).or_default() += 1,
             }
             shown.insert(member.pid, (id, label));
         }
         self.take(seen, is_alive);
         let udp = scan.udp();
+        let mut udp_sockets = BTreeMap::new();
+        for user in udp.iter().filter_map(|u| Some(shown.get(&u.process.pid)?.1.user)) {
+            *udp_sockets.entry(user).or_default() += 1;
+        }
         let sockets = udp.iter().filter_map(|u| {
             let (s, (id, label)) = (u.socket, shown.get(&u.process.pid)?);
             let socket = (*id, s.number, s.cookie.unwrap_or(0));
@@ -219,7 +225,7 @@ impl Ledger {
             self.ticks_per_us = bypath_sys::clock::ticks_per_us();
         }
         let mut groups = self.counters();
-        groups.extend(self.gauges(&scan, udp.len(), uncounted));
+        groups.extend(self.gauges(&scan, udp_sockets, uncounted));
         let took = Value::Real(began.elapsed().as_secs_f64());
         groups.push(
             Group::gauge("scan_duration_seconds", "How long it took to look at every process").with([], took),
@@ -382,29 +388,30 @@ impl Ledger {
         groups
     }
 
-    fn gauges(&mut self, scan: &Scan, udp: usize, uncounted: u64) -> Vec<Group> {
+    fn gauges(&mut self, scan: &Scan, udp: OfUsers, uncounted: OfUsers) -> Vec<Group> {
         let mut processes: BTreeMap<Label, u64> = BTreeMap::new();
         for member in scan.families.iter().flat_map(|f| &f.members) {
             *processes.entry(self.label(member)).or_default() += 1;
         }
-        let mut directions: BTreeMap<(&str, String, &str), u64> = BTreeMap::new();
-        let (mut waiting, mut rings) = (0u64, 0u64);
-        let mut open = 0u64;
+        let mut directions: BTreeMap<(u32, &str, String, &str), u64> = BTreeMap::new();
+        let [mut open, mut rings, mut waiting] = [const { OfUsers::new() }; 3];
         // A socket that several processes hold is one socket.
         for c in scan.connections().iter().filter(|c| first_of_holders(c)) {
-            open += 1;
+            let user = self.label(c.process).user;
+            *open.entry(user).or_default() += 1;
             for (direction, d) in [("tx", c.end.outgoing), ("rx", c.end.incoming)] {
                 let reason = d.reason.map_or("unknown", Reason::code);
                 let service = c.end.service.as_deref();
                 let word = connections::path_word(service, d.path);
                 let path = if service.is_some() { format!("netstack:{word}") } else { word.to_owned() };
-                *directions.entry((direction, path, reason)).or_default() += 1;
-            }
-            if c.end.outgoing.path == view::Path::Ring {
-                rings = rings.saturating_add(c.end.ring_size.unwrap_or(0).min(Geometry::MAX_RING).into());
+                *directions.entry((user, direction, path, reason)).or_default() += 1;
             }
             let most = u64::from(Geometry::MAX_RING);
-            waiting = waiting.saturating_add(c.outgoing_fill.unwrap_or(0).min(most));
+            let ring = if c.end.outgoing.path == view::Path::Ring { c.end.ring_size } else { None };
+            for (sums, n) in [(&mut rings, ring.map(u64::from)), (&mut waiting, c.outgoing_fill)] {
+                let sum = sums.entry(user).or_default();
+                *sum = sum.saturating_add(n.unwrap_or(0).min(most));
+            }
         }
         let mut by_command = Group::gauge("processes", "Processes that run under Bypath");
         for (label, n) in processes {
@@ -412,24 +419,28 @@ impl Ledger {
         }
         let mut by_path =
             Group::gauge("socket_directions", "Directions of open sockets, by path and its reason");
-        for ((direction, path, reason), n) in directions {
-            let labels = [("direction", direction), ("path", &path), ("reason", reason)];
+        for ((user, direction, path, reason), n) in directions {
+            let user = user.to_string();
+            let labels = [("user", &*user), ("direction", direction), ("path", &path), ("reason", reason)];
             by_path = by_path.with(labels.map(|(k, v)| (k, v.to_owned())), Value::Whole(n));
         }
-        let one = |name, help, n| Group::gauge(name, help).with([], Value::Whole(n));
+        let each = |name, help, mut sums: OfUsers| {
+            // Who has none is told so, not nothing.
+            sums.entry(bypath_sys::process::euid()).or_default();
+            sums.into_iter().fold(Group::gauge(name, help), |group, (user, n)| {
+                group.with([("user", user.to_string())], Value::Whole(n))
+            })
+        };
+        let unreadable = "Processes of other users, which cannot be looked at";
         vec![
             by_command,
             by_path,
-            one("sockets", "Open sockets of TCP connections that Bypath follows", open),
-            one("udp_sockets", "Open UDP sockets that were used", udp as u64),
-            one("ring_capacity_bytes", "Size of the rings in use", rings),
-            one("ring_waiting_bytes", "Bytes in rings that were not read yet", waiting),
-            one("uncounted_processes", "Processes whose counters are in a file, and not here", uncounted),
-            one(
-                "unreadable_processes",
-                "Processes of other users, which cannot be looked at",
-                scan.unreadable as u64,
-            ),
+            each("sockets", "Open sockets of TCP connections that Bypath follows", open),
+            each("udp_sockets", "Open UDP sockets that were used", udp),
+            each("ring_capacity_bytes", "Size of the rings in use", rings),
+            each("ring_waiting_bytes", "Bytes in rings that were not read yet", waiting),
+            each("uncounted_processes", "Processes whose counters are in a file, and not here", uncounted),
+            Group::gauge("unreadable_processes", unreadable).with([], Value::Whole(scan.unreadable as u64)),
         ]
     }
 }

@@ -69,7 +69,7 @@ fn callers_who_ask_otherwise_are_refused_and_others_still_served() {
     let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let good = ask(at, get);
     assert!(good.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{good}");
-    assert!(good.contains("\nbypath_sockets "), "{good}");
+    assert!(good.contains("\n# TYPE bypath_sockets gauge\n"), "{good}");
     assert!(ask(at, b"HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
     assert!(ask(at, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 404"));
     // A page that has its own name lead here.
