@@ -174,6 +174,7 @@ fn functions_around_a_fork_may_wait_for_threads_that_open_and_close_connections(
     };
     comes_through("threads", &[library()], "12");
     comes_through("arena", &[library()], "300");
+    comes_through("refused", &[library()], "12");
     for libraries in [[library(), &early], [&early, library()]] {
         comes_through("nothing", &libraries, "12");
     }

@@ -1,15 +1,17 @@
 // What pthread_atfork(3) registers waits for threads that open connections, have them come up, and close them, as libraries do that bring their threads to rest
-// around a fork; or locks what malloc(3) needs, while another thread does. Usage: quiesces threads|nothing|arena. With EARLY it is a library, whose
-// constructor registers. Prints how many forks it came through.
+// around a fork; or locks what malloc(3) needs, while another thread does; or forks are refused before. Usage: quiesces threads|nothing|arena|refused. With EARLY it is a
+// library, whose constructor registers. Prints how many forks it came through.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "warm.h"
 
-enum { FORKS = 12, ARENA_FORKS = 300 };
+enum { FORKS = 12, ARENA_FORKS = 300, REFUSED_FORKS = 200, NOBODY = 54321 };
 
 static void *connects(void *unused) {
     int ends[2];
@@ -76,6 +78,23 @@ static void fork_once(int *ends) {
         die("octets");
 }
 
+// More often than a family has places for processes.
+static void be_refused(void) {
+    struct rlimit one = {1, RLIM_INFINITY}, many = {RLIM_INFINITY, RLIM_INFINITY};
+    if (getrlimit(RLIMIT_NPROC, &many))
+        die("getrlimit");
+    one.rlim_max = many.rlim_max;
+    // Root has as many as it likes.
+    if ((geteuid() == 0 && setuid(NOBODY)) || setrlimit(RLIMIT_NPROC, &one))
+        die("setrlimit");
+    for (int i = 0; i < REFUSED_FORKS; i++)
+        if (fork() != -1 || errno != EAGAIN)
+            die("a fork that is not refused");
+    many.rlim_cur = many.rlim_max;
+    if (setrlimit(RLIMIT_NPROC, &many))
+        die("setrlimit");
+}
+
 int main(int count, char **words) {
     int ends[2], n = 0;
     alarm(60);
@@ -94,6 +113,8 @@ int main(int count, char **words) {
     } else {
         fork_once(NULL);
         warm_connection(ends);
+        if (!strcmp(words[1], "refused"))
+            be_refused();
         for (; n < FORKS; n++)
             fork_once(ends);
     }
