@@ -159,7 +159,7 @@ fn calls_before_the_constructor_work() {
     }
 }
 
-/// What is registered runs outside of what the library does at a fork, whoever registered first.
+/// What is registered runs outside of what the library does at a fork, whoever registered first; and nobody waits for a fork that waits for locks of the C library.
 #[test]
 fn functions_around_a_fork_may_wait_for_threads_that_open_and_close_connections() {
     let program = compile("quiesces", "quiesces", &["-O1", "-pthread"]);
@@ -174,6 +174,7 @@ fn functions_around_a_fork_may_wait_for_threads_that_open_and_close_connections(
     };
     comes_through("threads", &[library()], "12");
     comes_through("arena", &[library()], "300");
+    comes_through("stream", &[library()], "12");
     comes_through("refused", &[library()], "12");
     for libraries in [[library(), &early], [&early, library()]] {
         comes_through("nothing", &libraries, "12");

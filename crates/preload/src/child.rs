@@ -36,12 +36,12 @@ enum Stage {
     Foreseen,
     /// Nothing is dropped when the thread ends, as there would have to be memory to remember that.
     Begun { token: ManuallyDrop<hook::Forking>, is_foreseen: bool },
-    /// In the parent.
-    Done(ManuallyDrop<hook::Forked>),
 }
 
 thread_local! {
     static STAGE: Cell<Stage> = const { Cell::new(Stage::Unforeseen) };
+    /// The one that was foreseen last is over, in the parent, which has not been told yet which child it is.
+    static FORKED: Cell<Option<ManuallyDrop<hook::Forked>>> = const { Cell::new(None) };
 }
 
 /// Has the C library tell of forks. The first functions that it knows are the last ones before a fork, and the first ones after it: what the program has registered
@@ -77,7 +77,7 @@ unsafe extern "C" fn in_parent() {
         Stage::Begun { token, is_foreseen } => {
             let forked = errno::kept(|| ManuallyDrop::into_inner(token).parent());
             if is_foreseen {
-                STAGE.set(Stage::Done(ManuallyDrop::new(forked)));
+                FORKED.set(Some(ManuallyDrop::new(forked)));
             }
         }
         other => STAGE.set(other),
@@ -94,9 +94,10 @@ unsafe extern "C" fn in_child() {
 /// Runs `fork`, which answers the pid as the C library's fork() does, and has it [tell of it](watch_forks).
 pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     // What is registered may fork, too.
-    let outer = STAGE.replace(Stage::Foreseen);
+    let (outer, outer_forked) = (STAGE.replace(Stage::Foreseen), FORKED.take());
     let pid = fork();
-    if let Stage::Done(forked) = STAGE.replace(outer)
+    STAGE.set(outer);
+    if let Some(forked) = FORKED.replace(outer_forked)
         && pid != 0
     {
         errno::kept(|| ManuallyDrop::into_inner(forked).is(pid));

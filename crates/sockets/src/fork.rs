@@ -4,7 +4,7 @@ use crate::lock::Held;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
-use crate::{epoll, heir, kept, leaving, life, peer, rendezvous, service, siblings, switch, udp};
+use crate::{epoll, heir, kept, later, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
 use bypath_sys::{fd, mem};
 use std::sync::atomic::Ordering::*;
@@ -38,7 +38,7 @@ pub fn begin(named: bool) -> Forking {
     let life = state::LIFE.lock(table::tid());
     let Some(state) = state.or_else(state::get) else {
         udp::holders::forking(None);
-        return Forking { life, thread: thread::existing(), birth: None };
+        return Forking { life, thread: thread::existing(), birth: None }.goes_away();
     };
     // Where this process has no place itself nobody could tell that it holds what the child does.
     let is_placeless = !named || state::are_children_elsewhere() || state.bit() == 0;
@@ -82,34 +82,52 @@ pub fn begin(named: bool) -> Forking {
             });
         }
     }
-    Forking { life, thread: thread::existing(), birth }
+    Forking { life, thread: thread::existing(), birth }.goes_away()
 }
 
 /// A fork that is over.
 #[derive(Debug)]
-pub struct Forked(Option<Birth>);
+pub struct Forked {
+    birth: Option<Birth>,
+    /// Who has forked. What it forks before it is told goes on with a copy of this.
+    parent: u32,
+}
 
 impl Forked {
     /// `child` is the pid, or -1 if there is none.
     pub fn is(self, child: i32) {
-        let (Some(birth), Some(state)) = (self.0, state::get()) else { return };
+        let (Some(birth), Some(state)) = (self.birth, state::get()) else { return };
+        if self.parent != state::own_pid() {
+            return;
+        }
         if child > 0 {
-            return state.name_place(birth, child as u32);
+            return state.name_place(birth, child as u32, false);
         }
         let _life = state::LIFE.lock(table::tid());
         table::each_sock(|s| {
             s.end().holders.fetch_and(!(1 << birth.place.index), AcqRel);
         });
         udp::holders::no_child(birth.place.index);
-        state.free_place(birth.place.index);
+        state.free_place(birth.place);
     }
 }
 
 impl Forking {
+    /// The C library waits for locks of its own, which other threads may have that open or close a descriptor.
+    fn goes_away(self) -> Forking {
+        if let Some(life) = &self.life {
+            life.goes_away();
+        }
+        self
+    }
+
     /// In the parent. What comes up from here on the child does not have.
     pub fn parent(self) -> Forked {
-        drop(self.life);
-        Forked(self.birth)
+        if let Some(life) = self.life {
+            life.comes_back();
+            later::make_up();
+        }
+        Forked { birth: self.birth, parent: state::own_pid() }
     }
 
     /// In the child.
@@ -120,12 +138,14 @@ impl Forking {
         service::enter_child();
         udp::holders::enter_child();
         udp::user::enter_child();
+        let is_gone_past = state::LIFE.is_gone_past();
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
         state::LIFE.reset();
         let Some(state) = state::get() else {
             thread::enter_child(self.thread);
-            return state::own_copy();
+            state::own_copy();
+            return later::make_up();
         };
         table::enter_child();
         thread::enter_child(self.thread);
@@ -150,6 +170,15 @@ impl Forking {
         if self.birth.is_none() {
             let_go();
         }
+        if is_gone_past {
+            // The kernel has copied descriptors before memory, and there may be more in this.
+            table::each(|number, _| {
+                if fd::is_cloexec(number).is_err() {
+                    life::lose(number);
+                }
+            });
+        }
+        later::make_up();
     }
 }
 

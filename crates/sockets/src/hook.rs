@@ -491,12 +491,8 @@ pub struct EpollEvent {
 
 /// `epoll_create` or `epoll_create1` returned `epfd`.
 pub fn epoll_created(epfd: i32) {
-    if state::config().is_some()
-        && !state::is_borrowed()
-        && let Some(_life) = state::LIFE.lock(table::tid())
-    {
-        life::lose(epfd);
-        epoll::created(epfd);
+    if state::config().is_some() && !state::is_borrowed() {
+        life::epoll_done(epfd);
     }
 }
 

@@ -22,6 +22,7 @@ mod heir;
 mod home;
 pub mod hook;
 mod kept;
+mod later;
 mod leaving;
 mod life;
 mod limit;

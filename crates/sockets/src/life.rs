@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::carrier::Course;
 use crate::heir::{self, Deed, Image};
+use crate::later::{self, End};
 use crate::peer::{self, Conn};
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
@@ -48,7 +49,13 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     if made.is_none() && !datagrams && !udp && !lost || state::is_borrowed() {
         return;
     }
-    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    // What may have to become a service's is waited for.
+    let life = if service::is_active() {
+        state::LIFE.lock(table::tid())
+    } else {
+        state::LIFE.lock_soon(table::tid())
+    };
+    let Some(_life) = life else { return lose_alone(fd) };
     if lost {
         lose(fd);
     }
@@ -74,7 +81,7 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
     if kind.is_none() && !lost {
         return;
     }
-    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    let Some(_life) = state::LIFE.lock_soon(table::tid()) else { return lose_alone(fd) };
     if lost {
         lose(fd);
     }
@@ -83,24 +90,73 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
     }
 }
 
+/// Follows a new epoll set. One that is not followed is the kernel's, and so is what is registered in it.
+pub fn epoll_done(epfd: i32) {
+    let Some(_life) = state::LIFE.lock_soon(table::tid()) else { return lose_alone(epfd) };
+    lose(epfd);
+    epoll::created(epfd);
+}
+
 /// The number `fd` was closed behind our back, if it was followed, and is in use anew. Under [`state::LIFE`].
 pub fn lose(fd: i32) {
-    match table::remove(fd) {
-        Some(Entry::Sock(s)) => {
-            if s.descriptors.fetch_sub(1, AcqRel) == 1 {
-                // Nothing can be sent any more through a carrier that is not ours: only forget.
-                s.fd.store(-1, Relaxed);
-                finish_last(s);
-            } else {
-                table::repoint(s, fd);
+    if let Some(entry) = table::remove(fd) {
+        ends(fd, entry, End::Lost);
+    }
+}
+
+/// The same without that, as who has it is away for long. What stands for the number now is not followed.
+#[cold]
+fn lose_alone(fd: i32) {
+    if let Some(entry) = table::remove(fd) {
+        end(fd, entry, End::Lost);
+    }
+}
+
+/// What `fd` was, which is in the table no more, has ended so. Under [`state::LIFE`].
+pub fn ends(fd: i32, entry: Entry, end: End) {
+    match entry {
+        Entry::Sock(s) => {
+            let is_last = s.descriptors.fetch_sub(1, AcqRel) == 1;
+            match end {
+                End::Closed if is_last => finish_last(s),
+                End::Closed => {}
+                End::Lost if is_last => {
+                    // Nothing can be sent any more through a carrier that is not ours: only forget.
+                    s.fd.store(-1, Relaxed);
+                    finish_last(s);
+                }
+                End::Lost => table::repoint(s, fd),
             }
         }
-        Some(Entry::Epoll(n)) => epoll::closed(n),
-        Some(Entry::Served(n)) => service::release(n),
-        Some(Entry::Datagrams(n)) => service::datagram::release(n),
-        Some(Entry::Udp(n)) => udp::release(n, fd),
-        None => {}
+        Entry::Epoll(n) => {
+            if end == End::Lost || !has_other_descriptor(n) {
+                epoll::closed(n);
+            }
+        }
+        Entry::Served(n) => service::release(n),
+        Entry::Datagrams(n) => service::datagram::release(n),
+        Entry::Udp(n) => udp::release(n, fd),
     }
+}
+
+/// As [`ends`], now or [later].
+fn end(fd: i32, entry: Entry, end: End) {
+    let life = state::LIFE.lock_soon(table::tid());
+    if life.is_none() {
+        if later::leave(fd, entry, end) {
+            // Who had it may have given it back meanwhile.
+            if let Some(_life) = state::LIFE.lock_soon(table::tid()) {
+                later::make_up();
+            }
+            return;
+        }
+        if let Some(_life) = state::LIFE.lock(table::tid()) {
+            ends(fd, entry, end);
+        }
+        return;
+    }
+    ends(fd, entry, end);
+    later::make_up();
 }
 
 /// Before the real close of `fd`.
@@ -121,7 +177,7 @@ pub fn close_begin(fd: i32) -> Closing {
         && s.descriptors.load(Acquire) == 1
     {
         if s.meeting.load(Relaxed)
-            && let Some(_life) = state::LIFE.lock(table::tid())
+            && let Some(_life) = state::LIFE.lock_soon(table::tid())
         {
             rendezvous::give_up(s);
         }
@@ -164,23 +220,7 @@ impl Closing {
     /// After the real close.
     pub fn finish(self, _ret: i32) {
         let Some(entry) = self.entry else { return };
-        let Some(life) = state::LIFE.lock(table::tid()) else { return };
-        match entry {
-            Entry::Sock(s) => {
-                if s.descriptors.fetch_sub(1, AcqRel) == 1 {
-                    finish_last(s);
-                }
-            }
-            Entry::Epoll(n) => {
-                if !has_other_descriptor(n) {
-                    epoll::closed(n);
-                }
-            }
-            Entry::Served(n) => service::release(n),
-            Entry::Datagrams(n) => service::datagram::release(n),
-            Entry::Udp(n) => udp::release(n, self.fd),
-        }
-        drop(life);
+        end(self.fd, entry, End::Closed);
         if let Entry::Sock(s) = entry
             && self.stays
         {
@@ -394,20 +434,25 @@ pub fn close_range_begin(first: u32, last: u32) {
 /// One more descriptor for what `old` means.
 pub fn dup_done(old: i32, new: i32) {
     let Some(entry) = table::entry(old) else {
-        if table::entry(new).is_some()
-            && !state::is_borrowed()
-            && let Some(_life) = state::LIFE.lock(table::tid())
-        {
-            lose(new);
+        if table::entry(new).is_some() && !state::is_borrowed() {
+            lose_alone(new);
         }
         return;
     };
     if old == new || state::is_borrowed() {
         return;
     }
-    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
-    if table::entry(new).is_some() {
-        lose(new);
+    let is_services = matches!(entry, Entry::Served(_) | Entry::Datagrams(_));
+    let life = if is_services { state::LIFE.lock(table::tid()) } else { state::LIFE.lock_soon(table::tid()) };
+    if is_services && life.is_none() {
+        return;
+    }
+    // Without it, as who has it is away for long, nobody looks at the counts but those who are about to [leave](later) something.
+    if let Some(entry) = table::remove(new) {
+        match life {
+            Some(_) => ends(new, entry, End::Lost),
+            None => end(new, entry, End::Lost),
+        }
     }
     match entry {
         Entry::Sock(s) => {

@@ -424,14 +424,16 @@ impl State {
     }
 
     /// Names the process at a reserved place. Parent and child do, as either may be killed before, and write the same, unless the child is in another time
-    /// namespace: there it does not know when it began.
-    pub fn name_place(&self, Birth { place: Place { index, mark }, since }: Birth, pid: u32) {
+    /// namespace: there it does not know when it began. `is_own`: it is this one, which nobody knows better.
+    pub fn name_place(&self, Birth { place: Place { index, mark }, since }: Birth, pid: u32, is_own: bool) {
         let p = &self.family.header.processes[index as usize % PROCESSES];
         let named = p.pid.compare_exchange(mark, pid, AcqRel, Acquire);
         let is_done = || p.ready.load(Acquire) == 1 && p.start_time.load(Relaxed) != 0;
-        if named.is_err_and(|other| other != pid || is_done()) {
-            // It may be another one's by now: this process's place was given back.
-            return;
+        match named {
+            Err(other) if other == pid && is_done() => return,
+            Err(other) if other != pid && !is_own => return,
+            Err(_) => p.pid.store(pid, Relaxed),
+            Ok(_) => {}
         }
         let started = since.filter(|&then| then == process::start_time_now()).or_else(|| {
             let knows = knows_start_times();
@@ -443,8 +445,9 @@ impl State {
     }
 
     /// Gives a reserved place back.
-    pub fn free_place(&self, place: u32) {
-        self.family.header.processes[place as usize % PROCESSES].pid.store(0, Release);
+    pub fn free_place(&self, Place { index, mark }: Place) {
+        let p = &self.family.header.processes[index as usize % PROCESSES];
+        let _ = p.pid.compare_exchange(mark, 0, AcqRel, Relaxed);
     }
 }
 
@@ -476,7 +479,7 @@ fn enter_process(state: &'static State, config: &Config, is_child: bool, born: O
         std::hint::black_box(p.ready.load(Relaxed));
         p.command[0].store(command[0], Relaxed);
         p.command[1].store(command[1], Relaxed);
-        state.name_place(birth, pid);
+        state.name_place(birth, pid, true);
         started = p.start_time.load(Relaxed);
     } else {
         hinder(Reason::TableFull);

@@ -148,10 +148,8 @@ pub fn offer(s: &'static Sock, fd: i32) -> bool {
     }
     let Ok(own) = fd::dup_high(fd, state::floor()) else { return false };
     {
-        let Some(_life) = state::LIFE.lock(table::tid()) else {
-            fd::close(own);
-            return false;
-        };
+        // It is one more descriptor, as any that the program makes: who has the lock for long need not be waited for.
+        let _life = state::LIFE.lock_soon(table::tid());
         // Who closes counts as a user, so that no call that returns early closes the connection under it.
         s.stays.users.store(1, Relaxed);
         table::alias(own, s);
@@ -168,7 +166,8 @@ pub fn offer(s: &'static Sock, fd: i32) -> bool {
     if s.stays.users.compare_exchange(1, 0, AcqRel, Relaxed).is_err() {
         return true;
     }
-    if let Some(_life) = state::LIFE.lock(table::tid()) {
+    {
+        let _life = state::LIFE.lock_soon(table::tid());
         table::remove(own);
         s.descriptors.fetch_sub(1, AcqRel);
         table::repoint(s, own);

@@ -397,13 +397,32 @@ pub fn is_followed(fd: i32) -> bool {
 /// The meaning of `fd`, if followed.
 #[inline]
 pub fn entry(fd: i32) -> Option<Entry> {
-    match FDS.get(fd as u32 as usize)?.load(Acquire) {
-        0 => None,
-        e if e & EPOLL != 0 => Some(Entry::Epoll(e & !EPOLL)),
-        e if e & SERVED != 0 => Some(Entry::Served(e & !SERVED)),
-        e if e & DATAGRAMS != 0 => Some(Entry::Datagrams(e & !DATAGRAMS)),
-        e if e & UDP != 0 => Some(Entry::Udp(e & !UDP)),
-        e => SOCKS.get(e as usize - 1).map(Entry::Sock),
+    Entry::of(FDS.get(fd as u32 as usize)?.load(Acquire))
+}
+
+impl Entry {
+    /// What stands in the table for it, never 0.
+    pub fn word(self) -> u32 {
+        match self {
+            Entry::Epoll(n) => n | EPOLL,
+            Entry::Served(n) => n | SERVED,
+            Entry::Datagrams(n) => n | DATAGRAMS,
+            Entry::Udp(n) => n | UDP,
+            Entry::Sock(s) => s.number.load(Relaxed) + 1,
+        }
+    }
+
+    /// What has this [word](Entry::word).
+    #[inline]
+    pub fn of(word: u32) -> Option<Entry> {
+        match word {
+            0 => None,
+            e if e & EPOLL != 0 => Some(Entry::Epoll(e & !EPOLL)),
+            e if e & SERVED != 0 => Some(Entry::Served(e & !SERVED)),
+            e if e & DATAGRAMS != 0 => Some(Entry::Datagrams(e & !DATAGRAMS)),
+            e if e & UDP != 0 => Some(Entry::Udp(e & !UDP)),
+            e => SOCKS.get(e as usize - 1).map(Entry::Sock),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 // What pthread_atfork(3) registers waits for threads that open connections, have them come up, and close them, as libraries do that bring their threads to rest
-// around a fork; or locks what malloc(3) needs, while another thread does; or forks are refused before. Usage: quiesces threads|nothing|arena|refused. With EARLY it is a
+// around a fork; or locks what malloc(3) needs, while another thread does; or the C library itself waits, in fork(),
+// for the lock of a stream under which connections are opened, taken over and closed; or forks are refused before. Usage: quiesces threads|nothing|arena|stream|refused. With EARLY it is a
 // library, whose constructor registers. Prints how many forks it came through.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -61,13 +62,35 @@ static void *connects_on(void *unused) {
     return unused;
 }
 
+static FILE *lines;
+
+// As a logger does that sends its lines over a connection.
+static void *logs(void *unused) {
+    while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+        flockfile(lines);
+        connects(unused);
+        close(dup(0));
+        funlockfile(lines);
+    }
+    return unused;
+}
+
+static void *flushes(void *unused) {
+    while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+        fflush(NULL);
+        usleep(100);
+    }
+    return unused;
+}
+
 static void fork_once(int *ends) {
     char data[] = "between";
     pid_t child = fork();
     if (child == 0) {
         if (ends)
             all(ends[0], data, sizeof data, 1);
-        exit(0);
+        // Streams that others had are locked for ever here.
+        _exit(0);
     }
     int status;
     if (child < 0 || waitpid(child, &status, 0) != child || status)
@@ -115,8 +138,20 @@ int main(int count, char **words) {
         warm_connection(ends);
         if (!strcmp(words[1], "refused"))
             be_refused();
-        for (; n < FORKS; n++)
-            fork_once(ends);
+        int is_logged = !strcmp(words[1], "stream");
+        pthread_t threads[2];
+        lines = fopen("/dev/null", "w");
+        if (is_logged && (pthread_create(&threads[0], NULL, logs, NULL) || pthread_create(&threads[1], NULL, flushes, NULL)))
+            die("threads");
+        for (; n < FORKS; n++) {
+            int copies[2] = {dup(ends[0]), dup(ends[1])};
+            fork_once(copies);
+            close(copies[0]);
+            close(copies[1]);
+        }
+        __atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+        for (int i = 0; i < 2 && is_logged; i++)
+            pthread_join(threads[i], NULL);
     }
     printf("through %d\n", n);
     return 0;

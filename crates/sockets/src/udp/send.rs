@@ -392,7 +392,7 @@ impl Socket {
 
     /// The kernel's way from now on, until there is a mailbox again.
     pub(super) fn drop_route(&self, route: &Route) {
-        let Some(_life) = state::LIFE.lock(crate::table::tid()) else { return };
+        let Some(_life) = state::LIFE.lock_soon(crate::table::tid()) else { return };
         self.take_down(route);
         let up = self.count_up();
         self.show_routes(up);
