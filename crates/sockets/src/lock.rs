@@ -134,7 +134,7 @@ impl Held<'_> {
         let [most, least] = PATIENCE_US;
         let was = self.lock.patience_us.load(Relaxed);
         let late = self.lock.word.fetch_and(!(AWAY | LATE), SeqCst) & LATE != 0;
-        let next = if late { (was / 2).max(least) } else { (was * 2).min(most) };
+        let next = if late { (was / 4).max(least) } else { (was + was.div_ceil(8)).min(most) };
         if next != was {
             self.lock.patience_us.store(next, Relaxed);
         }
