@@ -22,8 +22,8 @@ use bypath_shm::view::{
     self, DATAGRAMS_SIZE, Datagrams, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath,
 };
 use descriptors::Process;
-pub use regions::is_trusted;
-use regions::{Budget, Notes, Region, Status};
+use regions::{Budget, Region, Status};
+pub use regions::{Notes, is_trusted};
 pub use sockets::{Ends, Sockets, Word};
 use std::collections::BTreeSet;
 use std::fs::{self, File};

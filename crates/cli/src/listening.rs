@@ -1,9 +1,13 @@
 //! Listening sockets of netstack services: the services tell which there are, and the kernel which process holds the other end of each.
 
-use crate::cmd::netstack::queries::{self, Object};
+use crate::cmd::netstack::found::is_slow;
+use crate::cmd::netstack::look::Look;
+use crate::cmd::netstack::queries;
+use crate::cmd::netstack::rows::{Object, Room};
 use crate::connections::descriptors::{self, Seen};
-use crate::connections::is_trusted;
-use bypath_sockets::service::place;
+use crate::connections::{Notes, is_trusted};
+use bypath_netstack::service::{Patience, QueryError};
+use bypath_sockets::service::place::Named;
 use bypath_sys::{clock, netlink};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -12,8 +16,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for each service.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for each row of a service, and for a whole list.
+const ROW: Duration = Duration::from_secs(1);
+const PATIENCE: Patience = Patience { row: ROW, whole: queries::LONGEST };
+
+/// Listeners of one service of another user's, and of all services.
+const OF_OTHER: usize = 16384;
+const OF_ALL: usize = 131_072;
 
 /// A listening socket, once for each process that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,34 +37,58 @@ pub struct Listening {
     pub cookie: String,
 }
 
-/// All of them, by address.
-pub fn all() -> Vec<Listening> {
-    find().0
+/// Those of services that can say which processes have them, by address.
+pub fn of_trusted() -> Vec<Listening> {
+    let (look, services) = Look::new();
+    let its = services.into_iter().filter(|service| is_trusted(service.owner)).collect();
+    find_of(look.of_trusted(), its).0
 }
 
-/// All of them, by address, and what was left out of who holds them.
+/// All of them, by address, and what was left out of them, and of who holds them.
 pub fn find() -> (Vec<Listening>, Vec<String>) {
+    let (look, services) = Look::new();
+    find_of(look, services)
+}
+
+fn find_of(mut look: Look, asked: Vec<Named>) -> (Vec<Listening>, Vec<String>) {
     let (mut found, mut services, mut all) = (Vec::<Listening>::new(), Vec::new(), Vec::new());
-    for (service, path) in place::all() {
-        let (rows, whose) = queries::ask_whom(&path, "sockets", PATIENCE).unwrap_or_default();
-        let of_service: Vec<_> = rows.iter().filter_map(|row| of_row(&service, row)).collect();
+    let mut left_out = Notes::default();
+    for service in asked {
+        let of_one = if is_trusted(service.owner) { OF_ALL } else { OF_OTHER };
+        let most = of_one.min(OF_ALL - found.len() - all.len());
+        let Told { its, has_more, answered } = of_service(&mut look, &service, most);
+        let is_slow = matches!(&answered, Some(Err(e)) if is_slow(e));
+        if has_more || is_slow {
+            left_out.add(not_whole(&service.name));
+        }
+        let whose = match answered {
+            Some(Ok(whose)) => whose,
+            // Who has these is not looked for.
+            _ if is_slow => {
+                all.extend(its);
+                continue;
+            }
+            _ => continue,
+        };
         // Another user's could name the socket of any process.
         if !is_trusted(whose) {
-            all.extend(of_service);
+            all.extend(its);
             continue;
         }
-        if !of_service.is_empty() {
-            let (about, whose) = queries::ask_whom(&path, "service", PATIENCE).unwrap_or_default();
+        if !its.is_empty() {
+            let about = look.rows(&service, "service", ROW).and_then(Result::ok).unwrap_or_default();
             let pid = |row: &Object| u32::try_from(row.get("pid")?.as_u64()?).ok();
-            services.extend(about.iter().filter(|_| is_trusted(whose)).filter_map(pid));
+            services.extend(about.iter().filter_map(pid));
         }
-        found.extend(of_service);
+        found.extend(its);
     }
-    let (mut holders, mut notes) = (Holders::new(), Vec::new());
+    let (mut holders, mut notes) = (Holders::new(), look.notes());
+    notes.extend(left_out.all());
     if !found.is_empty() {
         let (inodes, more) = inodes(&found);
-        (holders, notes) = self::holders(inodes);
-        notes.extend(more);
+        let (its, more_left_out) = self::holders(inodes);
+        holders = its;
+        notes.extend(more_left_out.into_iter().chain(more));
     }
     // What stands in place of an earlier service's socket the service keeps open itself, for those who may come.
     holders.values_mut().for_each(|its| its.retain(|(pid, _)| !services.contains(pid)));
@@ -77,6 +110,39 @@ pub fn find() -> (Vec<Listening>, Vec<String>) {
     }
     all.sort_by_key(|socket| (socket.local, socket.pid, socket.fd));
     (all, notes)
+}
+
+fn not_whole(service: &str) -> String {
+    format!(
+        "not all listeners of the netstack service {service} are shown: it has not told of them in time, or tells of too many; \
+         to ask it alone: bypath netstack sockets --name {service}"
+    )
+}
+
+/// What a service tells of.
+#[derive(Default)]
+struct Told {
+    /// So many at most as were asked for.
+    its: Vec<Listening>,
+    has_more: bool,
+    /// Whose it is.
+    answered: Option<Result<u32, QueryError>>,
+}
+
+fn of_service(look: &mut Look, service: &Named, most: usize) -> Told {
+    let mut told = Told::default();
+    told.answered = look.ask(service, "sockets", PATIENCE, |text| {
+        // Only what is needed of a row is kept.
+        let row = Room::few().read(text).ok();
+        if let Some(listening) = row.and_then(|row| of_row(&service.name, &row)) {
+            told.has_more = told.its.len() == most;
+            if !told.has_more {
+                told.its.push(listening);
+            }
+        }
+        !told.has_more
+    });
+    told
 }
 
 fn of_row(service: &str, row: &Object) -> Option<Listening> {

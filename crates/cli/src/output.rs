@@ -4,7 +4,7 @@
 
 use crate::args::Target;
 pub use bypath_netstack::text::{printable, steers};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::fmt::Display;
@@ -161,6 +161,45 @@ pub fn lines(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
+/// Rows of a long table that are made at once: cells take many times as much memory as their text.
+const ROWS: usize = 1000;
+
+/// A table of any length, as [`table`] and [`lines`] make it: `print` gets one part of it after the other.
+///
+/// # Errors
+/// Those of `print`.
+pub fn long_table<R>(
+    heading: &[&str],
+    numbers: &[&str],
+    rows: &[R],
+    cells: impl Fn(&R) -> Vec<String>,
+    mut print: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let part = |rows: &[R]| {
+        let mut part = table(heading, numbers);
+        part.add_rows(rows.iter().map(&cells));
+        part
+    };
+    let mut widths = part(&[]).column_max_content_widths();
+    for rows in rows.chunks(ROWS) {
+        for (width, its) in widths.iter_mut().zip(part(rows).column_max_content_widths()) {
+            *width = its.max(*width);
+        }
+    }
+    for (n, rows) in rows.chunks(ROWS).enumerate() {
+        let mut part = part(rows);
+        for (column, width) in part.column_iter_mut().zip(&widths) {
+            let padding = column.padding_width();
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + padding)));
+        }
+        let text = lines(&part);
+        // The heading is the first part's alone.
+        let own = if n == 0 { 0 } else { text.find('\n').map_or(0, |end| end + 1) };
+        print(&text[own..])?;
+    }
+    Ok(())
+}
+
 /// A byte count for people: `0`, `999`, `1.0K`, `12.3M` (binary multiples).
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
@@ -191,6 +230,22 @@ mod tests {
         let seen: Vec<_> =
             [0, 1023, 1024, 1536, 1_048_570, 1 << 20, 5 << 30, u64::MAX].into_iter().map(bytes).collect();
         assert_eq!(seen, ["0", "1023", "1.0K", "1.5K", "1.0M", "1.0M", "5.0G", "16.0E"]);
+    }
+
+    #[test]
+    fn a_long_table_is_the_same_in_one_part_and_in_many() {
+        let heading = ["NAME", "N", "LAST"];
+        let rows: Vec<usize> = (0..3 * ROWS + 7).collect();
+        let cells = |n: &usize| vec!["ä".repeat(n % 17), (n * n * n).to_string(), format!("x{n}")];
+        let mut long = String::new();
+        let add = |more: &str| {
+            long += more;
+            Ok(())
+        };
+        long_table(&heading, &["N"], &rows, cells, add).expect("nothing fails");
+        let mut short = table(&heading, &["N"]);
+        short.add_rows(rows.iter().map(cells));
+        assert_eq!(long, lines(&short));
     }
 
     #[test]

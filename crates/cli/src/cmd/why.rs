@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Outcome {
     }
     fs::read_dir(format!("/proc/{}/fd", shown_thread(pid))).map_err(|e| not_readable(pid, &e))?;
     let scan = ss::scan()?;
-    let mut listening = listening::all();
+    let mut listening = listening::of_trusted();
     listening.retain(|l| l.pid == Some(pid) && (fd.is_none() || l.fd == fd));
     if fd.is_some() && !listening.is_empty() {
         output::print(about_listening(&listening).trim_start())?;

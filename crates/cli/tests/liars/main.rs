@@ -14,6 +14,7 @@ mod forged;
 mod liar;
 mod names;
 mod otherwise;
+mod services;
 mod slow;
 mod unusual;
 mod whose;

@@ -82,7 +82,7 @@ pub enum QueryError {
         /// Which service.
         path: PathBuf,
     },
-    /// The answer has no end: more than 64 MiB, or a minute.
+    /// The answer has no end: more than 64 MiB, or a minute, or as long as was waited for all of it.
     #[error("{}: what answers does not come to an end: is it a netstack service?", path.display())]
     Endless {
         /// Which service.
@@ -141,28 +141,78 @@ pub fn query_within(
     path: &Path,
     question: &str,
     longest: Duration,
-    each: impl FnMut(&str),
+    mut each: impl FnMut(&str),
 ) -> Result<(), QueryError> {
-    query_whom(path, question, longest, each).map(|_| ())
+    let patience = Patience { row: longest, whole: Duration::from_nanos(LIST) };
+    Reached::at(path)?.query(question, patience, |row| {
+        each(row);
+        true
+    })
 }
 
-/// The same; tells whose service has answered: in a folder that was named, or is for all users, it may be anybody's.
-///
-/// # Errors
-/// [`QueryError`].
-pub fn query_whom(
-    path: &Path,
-    question: &str,
-    longest: Duration,
-    mut each: impl FnMut(&str),
-) -> Result<u32, QueryError> {
-    let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-    let mut list = List::new(path, question)?;
-    while let Some(row) = list.next(longest)? {
-        each(row);
+/// How long an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Each row of it.
+    pub row: Duration,
+    /// All of it, from the question on.
+    pub whole: Duration,
+}
+
+/// A service that was reached, and not asked yet: in a folder that was named, or is for all users, it may be anybody's.
+#[derive(Debug)]
+pub struct Reached {
+    path: PathBuf,
+    socket: OwnedFd,
+    whose: u32,
+}
+
+impl Reached {
+    /// The one whose socket is at this path.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn at(path: &Path) -> Result<Reached, QueryError> {
+        let path = || path.to_owned();
+        let failed = |e: Errno| QueryError::Failed { path: path(), errno: e.raw_os_error() };
+        let socket = seqpacket::connect(&path()).map_err(|e| match e {
+            Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
+            Errno::ACCESS | Errno::PERM => QueryError::NotAdmitted { path: path(), uid: euid() },
+            e => failed(e),
+        })?;
+        place::is_believed(&path(), socket.as_fd())
+            .map_err(|uid| QueryError::OfAnother { path: path(), uid })?;
+        let whose = unix::peer_credentials(socket.as_raw_fd()).map_err(failed)?.uid;
+        Ok(Reached { path: path(), socket, whose })
     }
-    let whose = unix::peer_credentials(list.asked.socket.as_raw_fd());
-    whose.map(|who| who.uid).map_err(|_| list.asked.closed())
+
+    /// The user whose process listens there.
+    pub const fn whose(&self) -> u32 {
+        self.whose
+    }
+
+    /// Asks as [`query`] does; `each` gets the rows of JSON until it says that it wants no more.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn query(
+        self,
+        question: &str,
+        patience: Patience,
+        mut each: impl FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        let mut list = List::new(self, question, nanoseconds(patience.whole))?;
+        while let Some(row) = list.next(nanoseconds(patience.row))? {
+            if !each(row) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A question whose answer comes to an end by itself.
@@ -171,23 +221,31 @@ struct List {
     /// Octets that may come.
     left: usize,
     until: u64,
+    /// A row has come.
+    begun: bool,
 }
 
 impl List {
-    fn new(path: &Path, question: &str) -> Result<List, QueryError> {
-        let asked = Asked::new(path, question, None)?;
-        Ok(List { asked, left: LONGEST_LIST, until: clock::monotonic_ns() + LIST })
+    /// `whole`: how long the answer may take (ns).
+    fn new(service: Reached, question: &str, whole: u64) -> Result<List, QueryError> {
+        let until = clock::monotonic_ns().saturating_add(whole);
+        Ok(List { asked: Asked::new(service, question, None)?, left: LONGEST_LIST, until, begun: false })
     }
 
     /// The next row, waited for so long (ns); `None`: there are no more.
     fn next(&mut self, longest: u64) -> Result<Option<&str>, QueryError> {
         let path = self.asked.path.clone();
-        let row = self.asked.next(Some(longest))?;
+        let left = self.until.saturating_sub(clock::monotonic_ns());
+        let row = self.asked.next(Some(longest.min(left))).map_err(|e| match e {
+            QueryError::Silent { path, .. } if self.begun && left < longest => QueryError::Endless { path },
+            e => e,
+        })?;
         let octets = row.map_or(0, str::len);
-        if octets > self.left || clock::monotonic_ns() > self.until {
+        if octets > self.left || (row.is_some() && clock::monotonic_ns() > self.until) {
             return Err(QueryError::Endless { path });
         }
         self.left -= octets;
+        self.begun = true;
         Ok(row)
     }
 }
@@ -202,21 +260,14 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(path: &Path, question: &str, with: Option<BorrowedFd<'_>>) -> Result<Asked, QueryError> {
-        let path = || path.to_owned();
-        let socket = seqpacket::connect(&path()).map_err(|e| match e {
-            Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
-            Errno::ACCESS | Errno::PERM => QueryError::NotAdmitted { path: path(), uid: euid() },
-            e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
-        })?;
-        place::is_believed(&path(), socket.as_fd())
-            .map_err(|uid| QueryError::OfAnother { path: path(), uid })?;
+    fn new(service: Reached, question: &str, with: Option<BorrowedFd<'_>>) -> Result<Asked, QueryError> {
+        let Reached { path, socket, .. } = service;
         let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
         let message = [&header.encode()[..], question.as_bytes()].concat();
         if message.len() > MESSAGE {
-            return Err(QueryError::Failed { path: path(), errno: libc::EMSGSIZE });
+            return Err(QueryError::Failed { path, errno: libc::EMSGSIZE });
         }
-        let asked = Asked { path: path(), socket, header, room: vec![0; MESSAGE] };
+        let asked = Asked { path, socket, header, room: vec![0; MESSAGE] };
         seqpacket::ask(asked.socket.as_fd(), &message, with).map_err(|_| asked.closed())?;
         Ok(asked)
     }
@@ -298,7 +349,7 @@ impl Client {
 
     fn rows<T: DeserializeOwned>(&self, what: &str) -> Result<Vec<T>, QueryError> {
         let mut all = Vec::new();
-        let mut list = List::new(&self.path, &json!({ "what": what }).to_string())?;
+        let mut list = List::new(Reached::at(&self.path)?, &json!({ "what": what }).to_string(), LIST)?;
         while let Some(row) = list.next(PATIENCE)? {
             all.push(self.read(row)?);
         }
@@ -390,7 +441,10 @@ impl Client {
     /// [`QueryError`].
     pub fn ping(&self, ping: Ping) -> Result<Pings, QueryError> {
         let patience = PATIENCE.saturating_add(ping.timeout_ns.max(ping.interval_ns));
-        Ok(Pings { asked: Asked::new(&self.path, &Client::question(&Question::Ping(ping)), None)?, patience })
+        Ok(Pings {
+            asked: Asked::new(Reached::at(&self.path)?, &Client::question(&Question::Ping(ping)), None)?,
+            patience,
+        })
     }
 
     /// Begins a capture of its frames (pcapng). For root, and the user who runs the service. It does not wait for who reads slowly: what does
@@ -412,7 +466,7 @@ impl Client {
         let (own, other) = UnixStream::pair().map_err(failed)?;
         let interface = interface.map(str::to_owned);
         let question = Client::question(&Question::Capture { interface, count, snap, filter });
-        let asked = Asked::new(&self.path, &question, Some(other.as_fd()))?;
+        let asked = Asked::new(Reached::at(&self.path)?, &question, Some(other.as_fd()))?;
         Ok(CaptureStream { asked, frames: own })
     }
 }
@@ -504,12 +558,27 @@ mod tests {
     #[test]
     fn a_list_without_end_is_left() {
         let (asked, _service) = answered(20, 100, 0);
-        let mut list = List { asked, left: 1000, until: u64::MAX };
+        let mut list = List { asked, left: 1000, until: u64::MAX, begun: false };
         let all = (0..20).take_while(|_| list.next(PATIENCE).is_ok()).count();
         assert_eq!(all, 10);
         let (asked, _service) = answered(2, 100, 0);
-        let mut list = List { asked, left: 1000, until: 0 };
+        let mut list = List { asked, left: 1000, until: 0, begun: false };
         assert!(matches!(list.next(PATIENCE), Err(QueryError::Endless { .. })));
+    }
+
+    #[test]
+    fn a_list_that_begins_and_does_not_end_in_its_time_is_told_from_silence() {
+        for rows in [0, 1] {
+            let (asked, _service) = answered(rows, 100, 0);
+            let mut list = List { asked, left: 1000, until: clock::monotonic_ns() + PATIENCE, begun: false };
+            (0..rows).for_each(|_| assert!(list.next(PATIENCE).is_ok()));
+            list.until = 0;
+            match list.next(PATIENCE) {
+                Err(QueryError::Silent { .. }) => assert_eq!(rows, 0),
+                Err(QueryError::Endless { .. }) => assert_eq!(rows, 1),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod urgent;
 mod watch;
 mod wishes;
 
-pub use client::{CaptureStream, Client, Pings, QueryError, query, query_whom, query_within};
+pub use client::{CaptureStream, Client, Patience, Pings, QueryError, Reached, query, query_within};
 pub use rows::{
     AddressRow, Change, CounterRow, LinkRow, NeighborRow, Question, RouteRow, ServiceRow, SocketRow,
 };

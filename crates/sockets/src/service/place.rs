@@ -1,11 +1,12 @@
 //! Where netstack services are found: a folder with a socket for each name.
 
 use bypath_sys::{fd, process, seqpacket, session, unix};
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
@@ -157,34 +158,73 @@ pub fn starting_name(name: &str) -> String {
     format!(".{name}.starting")
 }
 
-/// Every service that is said to be about to be there, by name, with the socket that says so. Some may have been left behind.
-pub fn all_starting() -> Vec<(String, PathBuf)> {
-    let folders = of_process();
+/// Names of one other user, and of all of them, that are told of: in a folder that was named, or is for all users, anybody may have as many as he likes.
+const OF_USER: usize = 16;
+const OF_USERS: usize = 64;
+
+/// A name of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The service's.
+    pub name: String,
+    /// Its socket.
+    pub path: PathBuf,
+    /// Who made the name; who listens there may be somebody else.
+    pub owner: u32,
+}
+
+/// Services that are found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct All {
+    /// Names of root and this user first, then those of others, users in turn; each by name.
+    pub services: Vec<Named>,
+    /// Names of others that are not among them.
+    pub left_out: usize,
+}
+
+/// Every service that this process finds. Some may have been left behind.
+pub fn all() -> All {
+    all_of(&of_process(), process::euid(), |file| Some(file))
+}
+
+/// Every service that is said to be about to be there, with the socket that says so. Some may have been left behind.
+pub fn all_starting() -> All {
+    all_of(&of_process(), process::euid(), |file| file.strip_prefix('.')?.strip_suffix(".starting"))
+}
+
+/// `name_of`: the service's, of a file's.
+fn all_of(folders: &[Folder], own: u32, name_of: impl Fn(&str) -> Option<&str>) -> All {
     let trusted = folders.iter().filter(|folder| folder.is_trusted());
     let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let starting = |file: String| {
-        let name = file.strip_prefix('.')?.strip_suffix(".starting")?;
-        Some((name.to_owned(), first_found(&folders, &file)?))
+    let files = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_other = |owner: u32| owner != 0 && owner != own;
+    let mut found = BTreeMap::new();
+    let (mut of_user, mut of_users, mut left_out) = (BTreeMap::<u32, usize>::new(), 0, 0);
+    for file in files {
+        let name = name_of(&file).filter(|name| bypath_shm::service::is_name(name));
+        let Some(name) = name.filter(|name| !found.contains_key(*name)).map(str::to_owned) else { continue };
+        let Some(path) = first_found(folders, &file) else { continue };
+        // Not of what a link leads to: that can be anybody's.
+        let Ok(owner) = fs::symlink_metadata(&path).map(|m| m.uid()) else { continue };
+        if is_other(owner) {
+            let its = of_user.entry(owner).or_default();
+            if *its == OF_USER || of_users == OF_USERS {
+                left_out += 1;
+                continue;
+            }
+            (*its, of_users) = (*its + 1, of_users + 1);
+        }
+        found.insert(name.clone(), Named { name, path, owner });
+    }
+    let mut turns = BTreeMap::<u32, usize>::new();
+    let turn = |service: Named| {
+        let turn = turns.entry(service.owner).or_default();
+        *turn += usize::from(is_other(service.owner));
+        (*turn, service)
     };
-    names.filter_map(starting).filter(|(name, _)| bypath_shm::service::is_name(name)).collect()
-}
-
-/// Every service that this process finds, by name, with its socket. Some may have been left behind.
-pub fn all() -> Vec<(String, PathBuf)> {
-    all_of(&of_process())
-}
-
-fn all_of(folders: &[Folder]) -> Vec<(String, PathBuf)> {
-    let trusted = folders.iter().filter(|folder| folder.is_trusted());
-    let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let names = names.filter(|name| bypath_shm::service::is_name(name));
-    let mut found: Vec<_> =
-        names.filter_map(|name| first_found(folders, &name).map(|path| (name, path))).collect();
-    found.sort();
-    found.dedup();
-    found
+    let mut services: Vec<(usize, Named)> = found.into_values().map(turn).collect();
+    services.sort_by_key(|(turn, _)| *turn);
+    All { services: services.into_iter().map(|(_, service)| service).collect(), left_out }
 }
 
 /// Whether who listens at the other end of a connection to this path may be believed: in a folder of the own user's it is his or root's, whatever the path
@@ -269,7 +309,11 @@ mod tests {
         assert_eq!(first_found(std::slice::from_ref(&folder), "lab"), Some(folder.path.join("lab")));
         assert_eq!(first_found(std::slice::from_ref(&folder), "file"), None);
         let again = [folder.clone(), folder.clone()];
-        assert_eq!(all_of(&again), [("lab".to_owned(), folder.path.join("lab"))]);
+        let lab = Named { name: "lab".to_owned(), path: folder.path.join("lab"), owner: process::euid() };
+        assert_eq!(
+            all_of(&again, process::euid(), |file| Some(file)),
+            All { services: vec![lab], left_out: 0 }
+        );
         assert_eq!(first_found(std::slice::from_ref(&folder), &"x".repeat(100)), None);
         fs::set_permissions(top.join("a"), fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(first_found(std::slice::from_ref(&folder), "lab"), None);
@@ -315,6 +359,32 @@ mod tests {
         let own = Folder::new("/tmp/bypath-7/netstack".into(), Some(7));
         assert_eq!([0, 7, 8].map(|uid| own.has_services_of(uid)), [true, true, false]);
         assert!(Folder::new("/x".into(), None).has_services_of(8));
+    }
+
+    #[test]
+    fn names_of_others_come_last_and_are_bounded() {
+        let own = process::euid();
+        if own != 0 {
+            // Only root can give names away.
+            return;
+        }
+        let top = scratch("names");
+        let listens = |name: &str, owner: u32| {
+            let listener = UnixListener::bind(top.join(name)).unwrap();
+            std::os::unix::fs::chown(top.join(name), Some(owner), None).unwrap();
+            listener
+        };
+        let mut kept: Vec<_> = (10..40).map(|n| listens(&format!("a{n}"), 7)).collect();
+        kept.extend([listens("b", 8), listens("x", 9), listens("y", 0)]);
+        // His name for what is root's.
+        std::os::unix::fs::symlink(top.join("y"), top.join("c")).unwrap();
+        std::os::unix::fs::lchown(top.join("c"), Some(8), None).unwrap();
+        let all = all_of(&[Folder::new(top.clone(), None)], 9, |file| Some(file));
+        let found: Vec<_> = all.services.iter().map(|s| (s.name.as_str(), s.owner)).collect();
+        assert_eq!(found[..2], [("x", 9), ("y", 0)]);
+        assert_eq!((found[2].1, found[3], found[4].1, found[5]), (7, ("b", 8), 7, ("c", 8)));
+        assert_eq!((found.len(), all.left_out), (4 + OF_USER, 30 - OF_USER));
+        fs::remove_dir_all(top).unwrap();
     }
 
     #[test]

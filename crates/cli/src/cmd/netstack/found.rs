@@ -1,9 +1,11 @@
 //! Services that are there.
 
+use super::look::Look;
 use crate::output::{self, Failure};
 use bypath::l2::Interface;
-use bypath_netstack::service::{QueryError, query_within};
-use bypath_sockets::service::{ServiceName, place};
+use bypath_netstack::service::{Patience, QueryError, Reached};
+use bypath_sockets::service::ServiceName;
+use bypath_sockets::service::place::{self, Named};
 use bypath_stack::prefix::Prefix;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, seqpacket};
@@ -20,6 +22,8 @@ pub const DEFAULT_NAME: &str = ServiceName::DEFAULT;
 /// So long nobody is told that a service is waited for.
 pub const SOON: Duration = Duration::from_millis(300);
 
+const SOON_WHOLE: Patience = Patience { row: SOON, whole: SOON };
+
 /// Longest wait for the answer of one that is there.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 
@@ -32,17 +36,31 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// Nobody listens, it does not admit this user, or it does not answer within this time.
 pub fn probe(path: &Path, longest: Duration) -> Result<(), QueryError> {
-    query_within(path, r#"{"what":"service"}"#, longest, |_| {})
+    let patience = Patience { row: longest, whole: longest };
+    Reached::at(path)?.query(r#"{"what":"service"}"#, patience, |_| true)
 }
 
 /// The same; who has to wait is told for whom.
 fn probe_patiently(name: &str, path: &Path) -> Result<(), QueryError> {
     match probe(path, SOON) {
-        Err(QueryError::Silent { pid, .. }) => {
-            output::message(waits(&[(name, pid)]));
+        Err(e) if is_slow(&e) => {
+            output::message(waits(&[(name, pid_of(&e))]));
             probe(path, PATIENCE)
         }
         answered => answered,
+    }
+}
+
+/// Whether the time was over before the answer was.
+pub const fn is_slow(error: &QueryError) -> bool {
+    matches!(error, QueryError::Silent { .. } | QueryError::Endless { .. })
+}
+
+/// The process that does not answer, as far as it is known.
+pub const fn pid_of(error: &QueryError) -> Option<u32> {
+    match error {
+        QueryError::Silent { pid, .. } => *pid,
+        _ => None,
     }
 }
 
@@ -163,13 +181,14 @@ pub fn is_starting(socket: &Path) -> bool {
     matches!(seqpacket::connect(socket), Ok(_) | Err(Errno::AGAIN))
 }
 
-/// Names of services that are about to be there.
-pub fn all_starting() -> Vec<(String, PathBuf)> {
-    let is_believed = |path: &Path| match seqpacket::connect(path) {
-        Ok(end) => place::is_believed(path, end.as_fd()).is_ok(),
+/// Services that are about to be there, and how many names of others were left out.
+pub fn all_starting() -> (Vec<Named>, usize) {
+    let is_believed = |service: &Named| match seqpacket::connect(&service.path) {
+        Ok(end) => place::is_believed(&service.path, end.as_fd()).is_ok(),
         Err(e) => e == Errno::AGAIN,
     };
-    place::all_starting().into_iter().filter(|(_, path)| is_believed(path)).collect()
+    let all = place::all_starting();
+    (all.services.into_iter().filter(is_believed).collect(), all.left_out)
 }
 
 /// What to say where no service of this name answers.
@@ -179,10 +198,12 @@ pub fn none(name: &str) -> String {
             "the netstack service {name} is starting: whether its addresses are free is not known yet; try again in a few seconds"
         );
     }
-    let others: Vec<String> = place::all()
+    let (mut look, services) = Look::new();
+    let mut answers = |other: &Named| matches!(look.ask(other, "service", SOON_WHOLE, |_| true), Some(Ok(_)));
+    let others: Vec<String> = services
         .into_iter()
-        .filter(|(other, path)| other != name && probe(path, SOON).is_ok())
-        .map(|(other, _)| other)
+        .filter(|other| other.name != name && answers(other))
+        .map(|other| other.name)
         .collect();
     let there = match &others[..] {
         [] => "(and none of another name); start one".to_owned(),

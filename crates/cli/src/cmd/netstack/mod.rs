@@ -6,9 +6,11 @@ mod changes;
 mod echo;
 pub mod found;
 mod http;
+pub mod look;
 mod others;
 mod ping;
 pub mod queries;
+pub mod rows;
 mod serve;
 
 use crate::output::Outcome;

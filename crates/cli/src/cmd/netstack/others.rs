@@ -1,9 +1,9 @@
 //! Other services on an interface of ours: they would have its frames as well, and neither would hear the other one.
 
-use super::found;
-use super::queries;
+use super::look::Look;
+use super::rows::Object;
+use super::{found, queries};
 use crate::output::{self, Failure};
-use bypath_sockets::service::place;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl On {
         let service = queries::ask(path, "service")?;
         let namespace = service.first().and_then(|row| row.get("namespace")?.as_u64());
         let links = queries::ask(path, "links")?;
-        let name = |row: &queries::Object| row.get("interface").and_then(|v| v.as_str()).map(str::to_owned);
+        let name = |row: &Object| row.get("interface").and_then(|v| v.as_str()).map(str::to_owned);
         let found = links.iter().find(|row| named.is_none() || name(row).as_deref() == named);
         Ok(found.and_then(|row| {
             let ethernet = row.get("mac").is_some_and(|mac| !mac.is_null());
@@ -46,25 +46,26 @@ impl On {
     /// as each is made for itself.
     pub fn taken(&self, addresses: &[IpAddr], but: &str) -> Option<String> {
         let wanted: Vec<IpAddr> = addresses.iter().copied().filter(|ip| !is_of_link(*ip)).collect();
-        let others = place::all().into_iter().filter(|(name, _)| name != but);
-        others.into_iter().find_map(|(name, path)| {
-            let ask = |what| queries::ask_within(&path, what, PATIENCE);
-            match found::probe(&path, PATIENCE) {
-                Ok(()) => {}
-                Err(bypath_netstack::service::QueryError::Silent { .. }) => {
-                    output::message(format_args!(
-                        "note: the netstack service {name} does not answer; whether it has the same addresses is not known"
-                    ));
-                    return None;
-                }
-                Err(_) => return None,
-            }
-            let service = ask("service").ok()?.into_iter().next()?;
+        let (mut look, others) = Look::new();
+        let mut others = others.into_iter().filter(|other| other.name != but);
+        others.find_map(|other| {
+            let name = &other.name;
+            let rows = match look.rows(&other, "service", PATIENCE) {
+                Some(Err(e)) if !found::is_slow(&e) => return None,
+                rows => rows.and_then(Result::ok),
+            };
+            let Some(rows) = rows else {
+                output::message(format_args!(
+                    "note: the netstack service {name} does not answer; whether it has the same addresses is not known"
+                ));
+                return None;
+            };
+            let service = rows.into_iter().next()?;
             if service.get("namespace").and_then(|v| v.as_u64()) != self.namespace {
                 return None;
             }
-            let rows = ask("addresses").ok()?;
-            let text = |row: &queries::Object, key: &str| Some(row.get(key)?.as_str()?.to_owned());
+            let rows = look.rows(&other, "addresses", PATIENCE)?.ok()?;
+            let text = |row: &Object, key: &str| Some(row.get(key)?.as_str()?.to_owned());
             let ip = rows.iter().find_map(|row| {
                 let on = text(row, "interface")? == self.interface && text(row, "state")? != "duplicate";
                 let address = text(row, "address")?;

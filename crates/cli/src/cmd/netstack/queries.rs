@@ -1,13 +1,15 @@
 //! `bypath netstack ls`, `sockets`, `stats`, `addr`, `route` and `neigh`: what a service says of itself.
 
 use super::found::{self, DEFAULT_NAME};
+use super::look::Look;
+use super::rows::{self, Object, Refused, Room, Unread};
 use super::serve;
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use bypath_netstack::service::{QueryError, query_whom};
-use bypath_sockets::service::place;
-use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use bypath_netstack::service::{Patience, QueryError, Reached};
+use bypath_sockets::service::place::Named;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "STATE: running; starting: its addresses are not known to be free yet (`bypath run --netstack` waits for it); not for this user: its\n\
-    settings name who may use it; of another user: it is not asked, as its folder is for this user's and root's alone; left behind: it has ended without a word; no answer: is its process stopped?\n\n\
+    settings name who may use it; of another user: it is not asked, as its folder is for this user's and root's alone; left behind: it has ended without a word; no answer: is its process stopped?;\n    not asked: other services of its user's, or of other users, have taken the time that there is for them\n\n\
     Exit status: 0, 1 if none answers."
 )]
 pub struct LsArgs {
@@ -46,39 +48,24 @@ pub struct StatsArgs {
     all: bool,
 }
 
-/// A row that a service tells.
-pub type Object = Map<String, Value>;
+/// How long the answer of a service that was named may take: 100000 rows of one on a busy machine.
+pub const LONGEST: Duration = Duration::from_secs(60);
 
-/// All that a service answers to a question.
+/// So long nobody is told that a list is long.
+const LONG: Duration = Duration::from_secs(1);
+
+/// All that a service answers to a question, where those are few rows.
 ///
 /// # Errors
 /// It does not answer, or not in a way that is understood.
 pub fn ask(path: &Path, what: &str) -> Result<Vec<Object>, Failure> {
-    ask_within(path, what, found::PATIENCE).map_err(|e| Failure::new(1, e))
+    let rows = rows::kept(&mut Room::few(), path, |each| query(path, what, each));
+    rows.map_err(|e| Failure::new(1, e))
 }
 
-/// The same, with another patience.
-///
-/// # Errors
-/// Those of [`ask`].
-pub fn ask_within(path: &Path, what: &str, longest: Duration) -> Result<Vec<Object>, QueryError> {
-    ask_whom(path, what, longest).map(|(all, _)| all)
-}
-
-/// The same, and whose service has answered.
-///
-/// # Errors
-/// Those of [`ask`].
-pub fn ask_whom(path: &Path, what: &str, longest: Duration) -> Result<(Vec<Object>, u32), QueryError> {
-    let mut all = Vec::new();
-    let mut broken = false;
-    let whose = query_whom(path, &json!({ "what": what }).to_string(), longest, |text| {
-        match serde_json::from_str(text) {
-            Ok(object) => all.push(object),
-            Err(_) => broken = true,
-        }
-    })?;
-    if broken { Err(QueryError::Malformed { path: path.to_owned() }) } else { Ok((all, whose)) }
+fn query(path: &Path, what: &str, each: impl FnMut(&str) -> bool) -> Result<(), QueryError> {
+    let patience = Patience { row: found::PATIENCE, whole: LONGEST };
+    Reached::at(path)?.query(&json!({ "what": what }).to_string(), patience, each)
 }
 
 /// A list: what is asked, and its columns by heading, key, and whether it is a number.
@@ -141,83 +128,140 @@ impl List {
     /// Prints it.
     pub fn run(&self, args: &Args) -> Outcome {
         let path = found::running(&args.name, 1)?;
-        let all = ask(&path, self.what)?;
+        let all = self.ask(&args.name, &path)?;
         match args.json.target() {
             Some(target) => output::json(&target, &all)?,
             None if all.is_empty() => output::message(self.none),
-            None => output::print(&self.text(&all))?,
+            None => self.print(&all, |row| self.cells(&row.object()), output::print)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn text(&self, all: &[Object]) -> String {
+    /// The rows, as far as there is room for them. Who has to wait is told.
+    fn ask(&self, name: &str, path: &Path) -> Result<Vec<Unread>, Failure> {
+        let (mut room, mut all, mut refused) = (Room::many(), Vec::new(), None);
+        let (begun, mut is_told) = (Instant::now(), false);
+        query(path, self.what, |text| {
+            if !is_told && begun.elapsed() >= LONG {
+                is_told = true;
+                let seconds = LONGEST.as_secs();
+                output::message(format_args!(
+                    "the netstack service {name} has a long answer: waiting for its end, {seconds} s at most"
+                ));
+            }
+            match room.read(text) {
+                Ok(_) => all.push(Unread::new(text)),
+                Err(why) => refused = Some(why),
+            }
+            refused.is_none()
+        })
+        .map_err(|e| Failure::new(1, e))?;
+        match refused {
+            Some(Refused::Malformed) => return Err(Failure::new(1, Refused::Malformed.of(path))),
+            Some(Refused::Full) => output::message(format_args!(
+                "note: the answer of the netstack service {name} is too long: what comes after {} rows is left out",
+                all.len()
+            )),
+            None => {}
+        }
+        Ok(all)
+    }
+
+    fn cells(&self, object: &Object) -> Vec<String> {
+        self.columns.iter().map(|(_, key, _)| cell(object.get(*key))).collect()
+    }
+
+    fn print<R>(
+        &self,
+        all: &[R],
+        cells: impl Fn(&R) -> Vec<String>,
+        print: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let headings: Vec<&str> = self.columns.iter().map(|(heading, ..)| *heading).collect();
         let numbers: Vec<&str> = self.columns.iter().filter(|c| c.2).map(|(heading, ..)| *heading).collect();
-        let mut table = output::table(&headings, &numbers);
-        for object in all {
-            table.add_row(self.columns.iter().map(|(_, key, _)| cell(object.get(*key))));
-        }
-        output::lines(&table)
+        output::long_table(&headings, &numbers, all, cells, print)
     }
 }
+
+/// Characters of a value at most: more than an address has.
+const LONGEST_CELL: usize = 100;
 
 /// A value for people.
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => output::printable(text),
+        Some(Value::String(text)) => clipped(output::printable(text)),
         Some(Value::Array(all)) => {
             let all: Vec<String> = all.iter().map(|one| cell(Some(one))).collect();
-            if all.is_empty() { "-".to_owned() } else { all.join(", ") }
+            if all.is_empty() { "-".to_owned() } else { clipped(all.join(", ")) }
         }
-        Some(other) => output::printable(&other.to_string()),
+        Some(other) => clipped(output::printable(&other.to_string())),
     }
 }
 
-/// What a service says of itself.
-type Answer = Result<Vec<Object>, QueryError>;
+/// A long value makes its whole column as wide.
+fn clipped(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(LONGEST_CELL) {
+        text.truncate(at);
+        text.push_str("...");
+    }
+    text
+}
 
-/// Every service, and what it says. Who does not answer at once is waited for when all others were asked: all of them together for as long as
-/// one may take, and it is told.
-fn asked_all() -> Vec<(String, PathBuf, Answer)> {
-    let ask = |(name, path): (String, PathBuf)| {
-        let answer = ask_within(&path, "service", found::SOON);
-        (name, path, answer)
+/// What a service says of itself; `None`: it was not asked.
+type Answer = Option<Result<Vec<Object>, QueryError>>;
+
+/// Every service, and what it says; and what was left out. Who does not answer at once is waited for when all others were asked: all of them
+/// together for as long as one may take, and it is told.
+fn asked_all() -> (Vec<(Named, Answer)>, Vec<String>) {
+    let (mut look, services) = Look::new();
+    let ask = |service: Named| {
+        let answer = look.rows(&service, "service", found::SOON);
+        (service, answer)
     };
-    let mut all: Vec<_> = place::all().into_iter().map(ask).collect();
+    let mut all: Vec<_> = services.into_iter().map(ask).collect();
+    let is_silent = |answer: &Answer| matches!(answer, Some(Err(e)) if found::is_slow(e));
     let silent: Vec<(&str, Option<u32>)> = all
         .iter()
-        .filter_map(|(name, _, answer)| match answer {
-            Err(QueryError::Silent { pid, .. }) => Some((name.as_str(), *pid)),
-            _ => None,
+        .filter(|(_, answer)| is_silent(answer))
+        .map(|(service, answer)| {
+            let pid = answer.as_ref().and_then(|answer| answer.as_ref().err().and_then(found::pid_of));
+            (service.name.as_str(), pid)
         })
         .collect();
-    if silent.is_empty() {
-        return all;
-    }
-    output::message(found::waits(&silent));
-    let end = Instant::now() + found::PATIENCE;
-    for (_, path, answer) in &mut all {
-        if matches!(answer, Err(QueryError::Silent { .. })) {
+    if !silent.is_empty() {
+        output::message(found::waits(&silent));
+        let end = Instant::now() + found::PATIENCE;
+        for (service, answer) in all.iter_mut().filter(|(_, answer)| is_silent(answer)) {
             let left = end.saturating_duration_since(Instant::now()).max(found::LOOK);
-            *answer = ask_within(path, "service", left);
+            *answer = look.rows(service, "service", left).or(answer.take());
         }
     }
-    all
+    (all, look.notes())
 }
 
 /// Prints which services there are.
 pub fn list(args: &LsArgs) -> Outcome {
     let mut services = Vec::new();
     let mut answers = false;
-    let starting = found::all_starting();
-    for (name, path, answer) in asked_all() {
+    let (starting, names_left_out) = found::all_starting();
+    let (all, mut notes) = asked_all();
+    if names_left_out > 0 {
+        notes.push(format!(
+            "services of other users that are starting are too many: {names_left_out} are left out"
+        ));
+    }
+    for note in notes {
+        output::message(format_args!("note: {note}"));
+    }
+    for (Named { name, path, .. }, answer) in all {
         let mut object = match answer {
-            Ok(all) => {
+            None => Object::from_iter([("state".to_owned(), json!("not asked"))]),
+            Some(Ok(all)) => {
                 answers = true;
                 all.into_iter().flatten().collect()
             }
-            Err(e) => {
+            Some(Err(e)) => {
                 let state = match &e {
                     QueryError::NotThere { .. } => "left behind",
                     QueryError::NotAdmitted { .. } => {
@@ -231,7 +275,7 @@ pub fn list(args: &LsArgs) -> Outcome {
                     _ => "no answer",
                 };
                 let mut object = Object::from_iter([("state".to_owned(), json!(state))]);
-                if let QueryError::Silent { pid: Some(pid), .. } = e {
+                if let Some(pid) = found::pid_of(&e) {
                     object.insert("pid".to_owned(), json!(pid));
                 }
                 object
@@ -242,13 +286,14 @@ pub fn list(args: &LsArgs) -> Outcome {
         object.insert("socket".to_owned(), json!(path.display().to_string()));
         services.push(object);
     }
-    for (name, path) in starting {
+    for Named { name, path, .. } in starting {
         services.retain(|object: &Object| object["name"] != *name || object["state"] == "running");
         if services.iter().all(|object| object["name"] != *name) {
             let row = json!({ "name": name, "state": "starting", "socket": path.with_file_name(&name).display().to_string() });
             services.extend(row.as_object().cloned());
         }
     }
+    services.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     let table = List {
         what: "service",
         columns: &[
@@ -266,7 +311,7 @@ pub fn list(args: &LsArgs) -> Outcome {
             "no netstack service is running for this user; start one: {}",
             found::how_to_start(DEFAULT_NAME)
         )),
-        None => output::print(&table.text(&services))?,
+        None => table.print(&services, |row| table.cells(row), output::print)?,
     }
     Ok(ExitCode::from(u8::from(!answers)))
 }
@@ -347,12 +392,18 @@ mod tests {
             object(r#"{"destination":"default","via":"10.9.0.1","interface":"bp0","metric":0}"#),
             object(r#"{"destination":"10.9.0.0/24","via":null,"interface":"b\u001b[2Jp"}"#),
         ];
-        let text = ROUTES.text(&all);
+        let mut text = String::new();
+        let add = |more: &str| {
+            text += more;
+            Ok(())
+        };
+        ROUTES.print(&all, |row| ROUTES.cells(row), add).expect("nothing fails");
         assert_eq!(
             text,
             "TO           VIA       LINK    METRIC\ndefault      10.9.0.1  bp0          0\n10.9.0.0/24  -         b?[2Jp       -\n"
         );
         assert_eq!(cell(Some(&json!(["a", 1]))), "a, 1");
+        assert_eq!(cell(Some(&json!("ä".repeat(4000)))), "ä".repeat(100) + "...");
     }
 
     #[test]

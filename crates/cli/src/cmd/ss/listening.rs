@@ -4,7 +4,7 @@ use super::address;
 use crate::args::Json;
 use crate::filter::{Facts, Filter, Protocol};
 use crate::listening::{self, Listening};
-use crate::output::{self, Outcome};
+use crate::output::{self, Failure, Outcome};
 use std::process::ExitCode;
 
 /// Prints them.
@@ -20,7 +20,7 @@ pub fn print(json: &Json, pid: Option<u32>, filter: Option<&Filter>) -> Outcome 
         None if found.is_empty() => output::message(
             "no listening sockets of netstack services; those of the kernel, under Bypath or not: ss -l",
         ),
-        None => output::print(&text(&found))?,
+        None => print_table(&found)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -37,18 +37,18 @@ fn passes(socket: &Listening, filter: &Filter) -> bool {
     })
 }
 
-fn text(found: &[Listening]) -> String {
-    let mut table = output::table(&["PID", "COMMAND", "FD", "LOCAL", "SERVICE", "COOKIE"], &["PID", "FD"]);
+fn print_table(found: &[Listening]) -> Result<(), Failure> {
+    let heading = ["PID", "COMMAND", "FD", "LOCAL", "SERVICE", "COOKIE"];
     let shown = |n: Option<String>| n.unwrap_or_else(|| "-".to_owned());
-    for l in found {
-        table.add_row([
+    let cells = |l: &Listening| {
+        vec![
             shown(l.pid.map(|pid| pid.to_string())),
             shown(l.command.as_deref().map(output::printable)),
             shown(l.fd.map(|fd| fd.to_string())),
             address(l.local),
             l.service.clone(),
             l.cookie.clone(),
-        ]);
-    }
-    output::lines(&table)
+        ]
+    };
+    output::long_table(&heading, &["PID", "FD"], found, cells, output::print)
 }
