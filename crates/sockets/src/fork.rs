@@ -1,6 +1,6 @@
 //! Fork: the child gets its place in the process table before it is there, and finds everything as its parent left it.
 
-use crate::lock::Held;
+use crate::lock::{Away, Held};
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::*;
 /// A fork in progress.
 #[derive(Debug)]
 pub struct Forking {
-    life: Option<Held<'static>>,
+    life: Option<Away<'static>>,
     /// The forking thread's record: the child need not look for it.
     thread: Option<&'static Record>,
     /// `None` if nothing is followed.
@@ -23,6 +23,12 @@ pub struct Forking {
 /// upgrades or forgets it meanwhile. `named`: the parent will be told which process it is.
 pub fn begin(named: bool) -> Forking {
     let none = Forking { life: None, thread: None, birth: None };
+    // The C library waits for locks of its own, which other threads may have that open or close a descriptor.
+    let goes = |life: Option<Held<'static>>, birth| Forking {
+        life: life.map(Held::goes_away),
+        thread: thread::existing(),
+        birth,
+    };
     if state::is_sealed() {
         if state::get().is_some() {
             heir::spread_everything();
@@ -35,10 +41,10 @@ pub fn begin(named: bool) -> Forking {
     // UDP sockets are followed before there is any state.
     let state = state::get().or_else(udp::holders::begin);
     // Held to the end of the fork: what other threads had come up meanwhile would be shared by the child, and nobody would know.
-    let life = state::LIFE.lock(table::tid());
+    let life = state::LIFE.lock_past(table::tid());
     let Some(state) = state.or_else(state::get) else {
         udp::holders::forking(None);
-        return Forking { life, thread: thread::existing(), birth: None }.goes_away();
+        return goes(life, None);
     };
     // Where this process has no place itself nobody could tell that it holds what the child does.
     let is_placeless = !named || state::are_children_elsewhere() || state.bit() == 0;
@@ -82,7 +88,7 @@ pub fn begin(named: bool) -> Forking {
             });
         }
     }
-    Forking { life, thread: thread::existing(), birth }.goes_away()
+    goes(life, birth)
 }
 
 /// A fork that is over.
@@ -103,7 +109,7 @@ impl Forked {
         if child > 0 {
             return state.name_place(birth, child as u32, false);
         }
-        let _life = state::LIFE.lock(table::tid());
+        let _life = state::LIFE.lock_past(table::tid());
         table::each_sock(|s| {
             s.end().holders.fetch_and(!(1 << birth.place.index), AcqRel);
         });
@@ -113,18 +119,10 @@ impl Forked {
 }
 
 impl Forking {
-    /// The C library waits for locks of its own, which other threads may have that open or close a descriptor.
-    fn goes_away(self) -> Forking {
-        if let Some(life) = &self.life {
-            life.goes_away();
-        }
-        self
-    }
-
     /// In the parent. What comes up from here on the child does not have.
     pub fn parent(self) -> Forked {
-        if let Some(life) = self.life {
-            life.comes_back();
+        let life = self.life.and_then(|life| life.comes_back(table::tid()));
+        if life.is_some() {
             later::make_up();
         }
         Forked { birth: self.birth, parent: state::own_pid() }
@@ -139,7 +137,7 @@ impl Forking {
         udp::holders::enter_child();
         udp::user::enter_child();
         let is_gone_past = state::LIFE.is_gone_past();
-        // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
+        // This copy of the lock is the parent's. Signals are let in again below.
         let _life = self.life;
         state::LIFE.reset();
         let Some(state) = state::get() else {
@@ -191,7 +189,7 @@ pub fn user_changes() {
         return;
     }
     if !state::is_borrowed()
-        && let Some(_life) = state::LIFE.lock(table::tid())
+        && let Some(_life) = state::LIFE.lock_past(table::tid())
     {
         user_has_changed();
     }

@@ -35,7 +35,7 @@ pub fn begin() {
 /// The others of the family are told what the next image will not inherit; `stays` are left to it.
 pub fn tell(state: &State, stays: impl Fn(&Sock) -> bool) {
     // Without the lock nothing is told: they take the process for a holder until it ends.
-    if let Some(_life) = state::LIFE.lock(table::tid())
+    if let Some(_life) = state::LIFE.lock_past(table::tid())
         && let Some(execs) = own_place(state)
         && state.holds_view()
         && fd::lock_byte(state.view(), place(state), true).is_ok()
@@ -55,7 +55,7 @@ pub fn tell(state: &State, stays: impl Fn(&Sock) -> bool) {
 
 /// The exec failed.
 pub fn failed(state: &State) {
-    if let Some(_life) = state::LIFE.lock(table::tid())
+    if let Some(_life) = state::LIFE.lock_past(table::tid())
         && UNDER_WAY.load(SeqCst) == 1
         && let Some(execs) = own_place(state)
         && execs.load(Relaxed) % 2 == 1

@@ -150,7 +150,7 @@ fn end(fd: i32, entry: Entry, end: End) {
             }
             return;
         }
-        if let Some(_life) = state::LIFE.lock(table::tid()) {
+        if let Some(_life) = state::LIFE.lock_past(table::tid()) {
             ends(fd, entry, end);
         }
         return;
@@ -551,7 +551,7 @@ pub fn namespaces_changed(children_elsewhere: bool) {
         state::send_children_elsewhere();
     }
     state::time_may_differ();
-    if let Some(_life) = state::LIFE.lock(table::tid()) {
+    if let Some(_life) = state::LIFE.lock_past(table::tid()) {
         state::forget_netlink();
     }
 }

@@ -52,7 +52,7 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
             return;
         }
     }
-    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    let Some(_life) = state::LIFE.lock_past(table::tid()) else { return };
     state::seal();
     service::leave();
     udp::leave(hindrance);

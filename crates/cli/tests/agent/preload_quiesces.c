@@ -1,10 +1,11 @@
 // What pthread_atfork(3) registers waits for threads that open connections, have them come up, and close them, as libraries do that bring their threads to rest
 // around a fork; or locks what malloc(3) needs, while another thread does; or the C library itself waits, in fork(),
-// for the lock of a stream under which connections are opened, taken over and closed; or forks are refused before. Usage: quiesces threads|nothing|arena|stream|refused. With EARLY it is a
+// for the lock of a stream under which connections are opened and closed, and other calls are made that a fork excludes; or forks are refused before. Usage: quiesces threads|nothing|arena|stream|refused. With EARLY it is a
 // library, whose constructor registers. Prints how many forks it came through.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,7 +13,7 @@
 
 #include "warm.h"
 
-enum { FORKS = 12, ARENA_FORKS = 300, REFUSED_FORKS = 200, NOBODY = 54321 };
+enum { FORKS = 12, ARENA_FORKS = 300, REFUSED_FORKS = 200, NOBODY = 54321, COPIES = 400 };
 
 static void *connects(void *unused) {
     int ends[2];
@@ -63,13 +64,25 @@ static void *connects_on(void *unused) {
 }
 
 static FILE *lines;
+// A connection, of which many descriptors are made and closed.
+static int *kept;
 
 // As a logger does that sends its lines over a connection.
 static void *logs(void *unused) {
     while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+        int copies[COPIES];
         flockfile(lines);
         connects(unused);
-        close(dup(0));
+        for (int i = 0; i < COPIES; i++)
+            copies[i] = dup(*kept);
+        for (int i = 0; i < COPIES; i++)
+            if (close(copies[i]))
+                die("close");
+        pid_t child = _Fork();
+        if (child == 0)
+            _exit(0);
+        if (seteuid(geteuid()) || unshare(CLONE_FS) || waitpid(child, NULL, 0) != child)
+            die("calls");
         funlockfile(lines);
     }
     return unused;
@@ -140,6 +153,7 @@ int main(int count, char **words) {
             be_refused();
         int is_logged = !strcmp(words[1], "stream");
         pthread_t threads[2];
+        kept = ends;
         lines = fopen("/dev/null", "w");
         if (is_logged && (pthread_create(&threads[0], NULL, logs, NULL) || pthread_create(&threads[1], NULL, flushes, NULL)))
             die("threads");

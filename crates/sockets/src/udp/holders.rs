@@ -29,7 +29,7 @@ pub fn begin() -> Option<&'static State> {
     if !any || state::is_sealed() || state::is_borrowed() {
         return None;
     }
-    let _life = state::LIFE.lock(table::tid())?;
+    let _life = state::LIFE.lock_past(table::tid())?;
     state::start()
 }
 

@@ -362,7 +362,7 @@ pub fn option_set(fd: i32, level: i32, name: i32) {
         Effect::Room => r.end_mailbox(Reason::RecalledOption),
         // A route knows how long its datagrams may be.
         Effect::Length => {
-            if let Some(_life) = state::LIFE.lock(crate::table::tid()) {
+            if let Some(_life) = state::LIFE.lock_past(crate::table::tid()) {
                 r.drop_routes(Reason::RecalledOption);
             }
         }
