@@ -110,10 +110,6 @@ impl Forked {
             return state.name_place(birth, child as u32, false);
         }
         let _life = state::LIFE.lock_past(table::tid());
-        table::each_sock(|s| {
-            s.end().holders.fetch_and(!(1 << birth.place.index), AcqRel);
-        });
-        udp::holders::no_child(birth.place.index);
         state.free_place(birth.place);
     }
 }

@@ -5,7 +5,7 @@
 use crate::config::{Config, SMALLEST_DESCRIPTOR_LIMIT, Upgrade};
 use crate::lock::Lock;
 use crate::{fault, log, numbers, table};
-use bypath_shm::family::{self, Family, PROCESSES};
+use bypath_shm::family::{self, ENDS, Family, PROCESSES};
 use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
@@ -401,11 +401,15 @@ impl State {
     /// hold that. Only views show the difference, so where a fork would have to look at many ends it is left.
     fn bury(&self, place: u32) {
         const FEW: usize = 512;
-        let used = self.family.header.ends_used.load(Acquire) as usize;
-        if used > FEW {
-            return;
+        if self.family.header.ends_used.load(Acquire) as usize <= FEW {
+            self.holds_nothing(place);
         }
-        for end in &self.family.ends[..used] {
+    }
+
+    /// Nothing is held by who has, or had, the place.
+    fn holds_nothing(&self, place: u32) {
+        let used = self.family.header.ends_used.load(Acquire) as usize;
+        for end in &self.family.ends[..used.min(ENDS)] {
             if end.holders.load(Relaxed) & 1 << place != 0
                 && end.holders.fetch_and(!(1 << place), AcqRel) == 1 << place
             {
@@ -444,8 +448,9 @@ impl State {
         p.ready.store(1, Release);
     }
 
-    /// Gives a reserved place back.
+    /// Gives a reserved place back: nobody was born. What the child would have held may have been closed meanwhile.
     pub fn free_place(&self, Place { index, mark }: Place) {
+        self.holds_nothing(index);
         let p = &self.family.header.processes[index as usize % PROCESSES];
         let _ = p.pid.compare_exchange(mark, 0, AcqRel, Relaxed);
     }

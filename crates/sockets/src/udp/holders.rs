@@ -51,15 +51,6 @@ pub fn forking(to: Option<(&State, u32)>) {
     });
 }
 
-/// There was no fork.
-pub fn no_child(place: u32) {
-    each(|r| {
-        if let Some(end) = r.end_of_holders() {
-            end.holders.fetch_and(!(1 << place), AcqRel);
-        }
-    });
-}
-
 /// In a forked child: what views see is its parent's, and so are the sleepers.
 pub fn enter_child() {
     super::wait::enter_child();
