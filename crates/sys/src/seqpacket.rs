@@ -3,8 +3,10 @@
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, unix};
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 fn new() -> Result<OwnedFd> {
@@ -58,6 +60,27 @@ pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> Result<()> {
 /// ENOENT; ECONNREFUSED: nobody listens there any more; EAGAIN: too many wait; EACCES; ENAMETOOLONG; EPROTOTYPE: it is of another kind.
 pub fn connect(path: &Path) -> Result<OwnedFd> {
     at(libc::SYS_connect, path)
+}
+
+/// The same of a socket that stands there itself: no link is followed, whatever comes to stand there meanwhile.
+///
+/// # Errors
+/// The same; ELOOP: it is a link; ENOTSOCK.
+pub fn connect_itself(path: &Path) -> Result<OwnedFd> {
+    let raw = |e: std::io::Error| Errno::from_raw_os_error(e.raw_os_error().unwrap_or(libc::EIO));
+    let look = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(raw)?;
+    let kind = look.metadata().map_err(raw)?.file_type();
+    if kind.is_symlink() {
+        return Err(Errno::LOOP);
+    }
+    if !kind.is_socket() {
+        return Err(Errno::NOTSOCK);
+    }
+    connect(Path::new(&format!("/proc/self/fd/{}", look.as_raw_fd())))
 }
 
 /// Takes one waiting connection; `None`: there is none.
@@ -185,5 +208,21 @@ mod tests {
         assert_eq!(receive(called.as_fd(), &mut room).unwrap().unwrap().0, 0);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(bind(Path::new(&"x".repeat(108))).err(), Some(Errno::NAMETOOLONG));
+    }
+
+    #[test]
+    fn a_link_leads_nowhere_where_what_stands_there_itself_is_meant() {
+        let name =
+            |end: &str| std::env::temp_dir().join(format!("bypath-itself-{}-{end}", std::process::id()));
+        let [path, link, file] = ["socket", "link", "file"].map(name);
+        let listener = bind(&path).unwrap();
+        listen(listener.as_fd(), 4).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert!(connect(&link).is_ok() && connect_itself(&path).is_ok());
+        assert_eq!(connect_itself(&link).err(), Some(Errno::LOOP));
+        assert_eq!(connect_itself(&file).err(), Some(Errno::NOTSOCK));
+        assert_eq!(connect_itself(&name("none")).err(), Some(Errno::NOENT));
+        [path, link, file].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 }

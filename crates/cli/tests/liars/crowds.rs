@@ -232,8 +232,14 @@ fn a_region_that_is_open_very_often_hides_nobody() {
         let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(list.as_array().map(Vec::len), Some(1), "{pid}: {list}");
         let said = stderr(&output);
-        let note = "note: user 12345 has more descriptors than are looked at: 8 of his processes are looked at in part, 0 not at all";
-        assert!(said.contains(note) && !said.contains("user 12346"), "{said}");
+        // How many are looked at in part depends on how fast this machine is: he is given so much time.
+        let looked_at: Vec<u32> = said
+            .split_once("note: user 12345 has more descriptors than are looked at: ")
+            .and_then(|(_, said)| said.lines().next())
+            .map(|said| said.split(' ').filter_map(|word| word.parse().ok()).collect())
+            .unwrap_or_default();
+        assert!(looked_at.len() == 2 && looked_at.iter().sum::<u32>() == 8, "{said}");
+        assert!(!said.contains("user 12346"), "{said}");
     }
 }
 

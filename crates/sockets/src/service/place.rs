@@ -197,29 +197,26 @@ fn all_of(folders: &[Folder], own: u32, name_of: impl Fn(&str) -> Option<&str>) 
     let trusted = folders.iter().filter(|folder| folder.is_trusted());
     let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
     let files = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let is_other = |owner: u32| owner != 0 && owner != own;
     let mut found = BTreeMap::new();
     let (mut of_user, mut of_users, mut left_out) = (BTreeMap::<u32, usize>::new(), 0, 0);
+    let mut may = |owner: u32| {
+        let its = of_user.entry(owner).or_default();
+        let fits = *its < OF_USER && of_users < OF_USERS;
+        (*its, of_users) = (*its + usize::from(fits), of_users + usize::from(fits));
+        left_out += usize::from(!fits);
+        fits
+    };
     for file in files {
         let name = name_of(&file).filter(|name| bypath_shm::service::is_name(name));
         let Some(name) = name.filter(|name| !found.contains_key(*name)).map(str::to_owned) else { continue };
-        let Some(path) = first_found(folders, &file) else { continue };
-        // Not of what a link leads to: that can be anybody's.
-        let Ok(owner) = fs::symlink_metadata(&path).map(|m| m.uid()) else { continue };
-        if is_other(owner) {
-            let its = of_user.entry(owner).or_default();
-            if *its == OF_USER || of_users == OF_USERS {
-                left_out += 1;
-                continue;
-            }
-            (*its, of_users) = (*its + 1, of_users + 1);
+        if let Some((path, owner)) = first_of(folders, own, &file, &mut may) {
+            found.insert(name.clone(), Named { name, path, owner });
         }
-        found.insert(name.clone(), Named { name, path, owner });
     }
     let mut turns = BTreeMap::<u32, usize>::new();
     let turn = |service: Named| {
         let turn = turns.entry(service.owner).or_default();
-        *turn += usize::from(is_other(service.owner));
+        *turn += usize::from(is_other(service.owner, own));
         (*turn, service)
     };
     let mut services: Vec<(usize, Named)> = found.into_values().map(turn).collect();
@@ -252,12 +249,33 @@ fn is_of(folders: &[Folder], path: &Path, connected: BorrowedFd<'_>) -> Result<(
 }
 
 fn first_found(folders: &[Folder], name: &str) -> Option<PathBuf> {
-    let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    let path = |folder: &Folder| {
-        let mut room = [0; LONGEST_PATH];
-        folder.socket(name, &mut room).map(|path| PathBuf::from(OsStr::from_bytes(path)))
-    };
-    folders.iter().filter_map(path).find(is_socket)
+    first_of(folders, process::euid(), name, &mut |_| true).map(|(path, _)| path)
+}
+
+/// The first socket of this name, and who made the name; `may`: whether another user's counts. It is asked before the name is looked at any closer: a link of
+/// another user's, which may lead through a file system that he serves, is followed nowhere.
+fn first_of(
+    folders: &[Folder],
+    own: u32,
+    name: &str,
+    may: &mut dyn FnMut(u32) -> bool,
+) -> Option<(PathBuf, u32)> {
+    let mut room = [0; LONGEST_PATH];
+    folders.iter().find_map(|folder| {
+        let path = PathBuf::from(OsStr::from_bytes(folder.socket(name, &mut room)?));
+        let of_name = fs::symlink_metadata(&path).ok()?;
+        let owner = of_name.uid();
+        let is_socket = if is_other(owner, own) {
+            of_name.file_type().is_socket() && may(owner)
+        } else {
+            fs::metadata(&path).is_ok_and(|m| m.file_type().is_socket())
+        };
+        is_socket.then_some((path, owner))
+    })
+}
+
+fn is_other(owner: u32, own: u32) -> bool {
+    owner != 0 && owner != own
 }
 
 #[cfg(test)]
@@ -376,14 +394,19 @@ mod tests {
         };
         let mut kept: Vec<_> = (10..40).map(|n| listens(&format!("a{n}"), 7)).collect();
         kept.extend([listens("b", 8), listens("x", 9), listens("y", 0)]);
-        // His name for what is root's.
-        std::os::unix::fs::symlink(top.join("y"), top.join("c")).unwrap();
-        std::os::unix::fs::lchown(top.join("c"), Some(8), None).unwrap();
-        let all = all_of(&[Folder::new(top.clone(), None)], 9, |file| Some(file));
+        // His name for what is root's, and root's for what is his.
+        for (name, to, owner) in [("c", "y", 8), ("z", "b", 0)] {
+            std::os::unix::fs::symlink(top.join(to), top.join(name)).unwrap();
+            std::os::unix::fs::lchown(top.join(name), Some(owner), None).unwrap();
+        }
+        let folder = [Folder::new(top.clone(), None)];
+        let all = all_of(&folder, 9, |file| Some(file));
         let found: Vec<_> = all.services.iter().map(|s| (s.name.as_str(), s.owner)).collect();
-        assert_eq!(found[..2], [("x", 9), ("y", 0)]);
-        assert_eq!((found[2].1, found[3], found[4].1, found[5]), (7, ("b", 8), 7, ("c", 8)));
+        assert_eq!(found[..3], [("x", 9), ("y", 0), ("z", 0)]);
+        assert_eq!((found[3].1, found[4], found[5].1), (7, ("b", 8), 7));
         assert_eq!((found.len(), all.left_out), (4 + OF_USER, 30 - OF_USER));
+        assert_eq!(first_found(&folder, "c"), None);
+        assert!(first_found(&folder, "b").is_some() && first_found(&folder, "z").is_some());
         fs::remove_dir_all(top).unwrap();
     }
 
