@@ -3,11 +3,11 @@
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, unix};
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 fn new() -> Result<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -62,25 +62,61 @@ pub fn connect(path: &Path) -> Result<OwnedFd> {
     at(libc::SYS_connect, path)
 }
 
-/// The same of a socket that stands there itself: no link is followed, whatever comes to stand there meanwhile.
+/// What stands at a path, whatever comes to stand there later.
+#[derive(Debug)]
+pub struct Standing {
+    file: File,
+    /// Whose it is.
+    pub owner: u32,
+    /// It is a socket.
+    pub is_socket: bool,
+    /// It is a link, and leads there.
+    pub link: Option<PathBuf>,
+}
+
+impl Standing {
+    /// Looks at it, and follows no link.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn at(path: &Path) -> Result<Standing> {
+        let raw = |e: std::io::Error| Errno::from_raw_os_error(e.raw_os_error().unwrap_or(libc::EIO));
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(raw)?;
+        let about = file.metadata().map_err(raw)?;
+        let link = about.file_type().is_symlink().then(|| leads(&file, path)).transpose()?;
+        Ok(Standing { file, owner: about.uid(), is_socket: about.file_type().is_socket(), link })
+    }
+}
+
+/// Where an open link at `path` leads.
+fn leads(link: &File, path: &Path) -> Result<PathBuf> {
+    let mut room = [0u8; 4096];
+    let words =
+        [link.as_raw_fd() as usize, c"".as_ptr() as usize, room.as_mut_ptr() as usize, room.len(), 0, 0];
+    // SAFETY: the name is NUL terminated, and the room outlives the call.
+    let len = check(unsafe { syscall(libc::SYS_readlinkat, words) })?;
+    let to = Path::new(OsStr::from_bytes(&room[..len.min(room.len())]));
+    Ok(path.parent().unwrap_or(Path::new("/")).join(to))
+}
+
+/// Connects to the socket that stands at a path, or to which a link leads there that is of a user of whom `follows` says so. Others' lead nowhere: through a file
+/// system that its owner serves the way takes as long as he likes.
 ///
 /// # Errors
-/// The same; ELOOP: it is a link; ENOTSOCK.
-pub fn connect_itself(path: &Path) -> Result<OwnedFd> {
-    let raw = |e: std::io::Error| Errno::from_raw_os_error(e.raw_os_error().unwrap_or(libc::EIO));
-    let look = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(raw)?;
-    let kind = look.metadata().map_err(raw)?.file_type();
-    if kind.is_symlink() {
-        return Err(Errno::LOOP);
+/// Those of [`connect`]; ELOOP: it is another one's link; ENOTSOCK.
+pub fn connect_led(path: &Path, follows: impl Fn(u32) -> bool) -> Result<OwnedFd> {
+    let standing = Standing::at(path)?;
+    match &standing.link {
+        Some(to) if follows(standing.owner) => connect(to),
+        Some(_) => Err(Errno::LOOP),
+        None if !standing.is_socket => Err(Errno::NOTSOCK),
+        None => match connect(Path::new(&format!("/proc/self/fd/{}", standing.file.as_raw_fd()))) {
+            // Without /proc.
+            Err(Errno::NOENT) if follows(standing.owner) => connect(path),
+            connected => connected,
+        },
     }
-    if !kind.is_socket() {
-        return Err(Errno::NOTSOCK);
-    }
-    connect(Path::new(&format!("/proc/self/fd/{}", look.as_raw_fd())))
 }
 
 /// Takes one waiting connection; `None`: there is none.
@@ -211,18 +247,24 @@ mod tests {
     }
 
     #[test]
-    fn a_link_leads_nowhere_where_what_stands_there_itself_is_meant() {
-        let name =
-            |end: &str| std::env::temp_dir().join(format!("bypath-itself-{}-{end}", std::process::id()));
+    fn a_link_leads_somewhere_only_for_whom_it_may() {
+        let name = |end: &str| std::env::temp_dir().join(format!("bypath-led-{}-{end}", std::process::id()));
         let [path, link, file] = ["socket", "link", "file"].map(name);
         let listener = bind(&path).unwrap();
-        listen(listener.as_fd(), 4).unwrap();
-        std::os::unix::fs::symlink(&path, &link).unwrap();
+        listen(listener.as_fd(), 8).unwrap();
+        std::os::unix::fs::symlink(path.file_name().unwrap(), &link).unwrap();
         std::fs::write(&file, "").unwrap();
-        assert!(connect(&link).is_ok() && connect_itself(&path).is_ok());
-        assert_eq!(connect_itself(&link).err(), Some(Errno::LOOP));
-        assert_eq!(connect_itself(&file).err(), Some(Errno::NOTSOCK));
-        assert_eq!(connect_itself(&name("none")).err(), Some(Errno::NOENT));
-        [path, link, file].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        let (own, nobody) = (|owner: u32| owner == crate::process::euid(), |_: u32| false);
+        assert!(connect_led(&path, own).is_ok() && connect_led(&path, nobody).is_ok());
+        assert!(connect_led(&link, own).is_ok());
+        assert_eq!(connect_led(&link, nobody).err(), Some(Errno::LOOP));
+        assert_eq!(connect_led(&file, own).err(), Some(Errno::NOTSOCK));
+        assert_eq!(connect_led(&name("none"), own).err(), Some(Errno::NOENT));
+        // It is what stood there when it was looked at.
+        let standing = Standing::at(&path).unwrap();
+        std::fs::rename(&link, &path).unwrap();
+        assert!(standing.is_socket && standing.link.is_none());
+        assert_eq!(Standing::at(&path).unwrap().link, Some(path.clone()));
+        [path, file].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 }

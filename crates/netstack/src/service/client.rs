@@ -22,9 +22,7 @@ use bypath_sys::process::euid;
 use bypath_sys::{Errno, clock, seqpacket, unix};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -177,10 +175,7 @@ impl Reached {
     pub fn at(path: &Path) -> Result<Reached, QueryError> {
         let path = || path.to_owned();
         let failed = |e: Errno| QueryError::Failed { path: path(), errno: e.raw_os_error() };
-        // Where a link of another user's leads takes as long as he likes.
-        let is_others = fs::symlink_metadata(path()).is_ok_and(|m| m.uid() != 0 && m.uid() != euid());
-        let connect = if is_others { seqpacket::connect_itself } else { seqpacket::connect };
-        let socket = connect(&path()).map_err(|e| match e {
+        let socket = place::connect(&path()).map_err(|e| match e {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR | Errno::LOOP | Errno::NOTSOCK => {
                 QueryError::NotThere { path: path() }
             }

@@ -4,9 +4,9 @@ use bypath_sys::{fd, process, seqpacket, session, unix};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::DirBuilder;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
@@ -237,8 +237,7 @@ pub fn is_believed(path: &Path, connected: BorrowedFd<'_>) -> Result<(), u32> {
 /// numbers of processes (before Linux 6.9).
 pub fn has_made(path: &Path, end: i32) -> Option<bool> {
     let maker = unix::peer_process(end)?;
-    let service =
-        seqpacket::connect(path).ok().and_then(|service| unix::peer_process(service.as_raw_fd()))?;
+    let service = connect(path).ok().and_then(|service| unix::peer_process(service.as_raw_fd()))?;
     Some(maker == service)
 }
 
@@ -263,15 +262,24 @@ fn first_of(
     let mut room = [0; LONGEST_PATH];
     folders.iter().find_map(|folder| {
         let path = PathBuf::from(OsStr::from_bytes(folder.socket(name, &mut room)?));
-        let of_name = fs::symlink_metadata(&path).ok()?;
-        let owner = of_name.uid();
-        let is_socket = if is_other(owner, own) {
-            of_name.file_type().is_socket() && may(owner)
+        let standing = seqpacket::Standing::at(&path).ok()?;
+        let leads = |to: &PathBuf| fs::metadata(to).is_ok_and(|m| m.file_type().is_socket());
+        let is_socket = if is_other(standing.owner, own) {
+            standing.is_socket && may(standing.owner)
         } else {
-            fs::metadata(&path).is_ok_and(|m| m.file_type().is_socket())
+            standing.is_socket || standing.link.as_ref().is_some_and(leads)
         };
-        is_socket.then_some((path, owner))
+        is_socket.then_some((path, standing.owner))
     })
+}
+
+/// Connects to a socket that was found: to what stands there by now, and through links of root and this user alone.
+///
+/// # Errors
+/// Those of [`seqpacket::connect_led`].
+pub fn connect(path: &Path) -> bypath_sys::Result<OwnedFd> {
+    let own = process::euid();
+    seqpacket::connect_led(path, |owner| !is_other(owner, own))
 }
 
 fn is_other(owner: u32, own: u32) -> bool {

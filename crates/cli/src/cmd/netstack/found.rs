@@ -7,8 +7,8 @@ use bypath_netstack::service::{Patience, QueryError, Reached};
 use bypath_sockets::service::ServiceName;
 use bypath_sockets::service::place::{self, Named};
 use bypath_stack::prefix::Prefix;
+use bypath_sys::Errno;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, seqpacket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -169,7 +169,7 @@ enum Starting {
 /// The service of this name, if it is about to be there.
 fn starting(name: &str) -> Option<Starting> {
     let path = place::find(&place::starting_name(name))?;
-    match seqpacket::connect(&path) {
+    match place::connect(&path) {
         Ok(end) => place::is_believed(&path, end.as_fd()).ok().map(|()| Starting::Heard(end)),
         Err(Errno::AGAIN) => Some(Starting::Crowded),
         Err(_) => None,
@@ -178,12 +178,12 @@ fn starting(name: &str) -> Option<Starting> {
 
 /// Whether somebody listens at this socket, even if too many wait there to be heard.
 pub fn is_starting(socket: &Path) -> bool {
-    matches!(seqpacket::connect(socket), Ok(_) | Err(Errno::AGAIN))
+    matches!(place::connect(socket), Ok(_) | Err(Errno::AGAIN))
 }
 
 /// Services that are about to be there, and how many names of others were left out.
 pub fn all_starting() -> (Vec<Named>, usize) {
-    let is_believed = |service: &Named| match seqpacket::connect(&service.path) {
+    let is_believed = |service: &Named| match place::connect(&service.path) {
         Ok(end) => place::is_believed(&service.path, end.as_fd()).is_ok(),
         Err(e) => e == Errno::AGAIN,
     };
