@@ -525,7 +525,7 @@ fn service_of(pid: u32, number: i32, inode: &str) -> Option<(String, u64)> {
         of_end_name(peer.abstract_name()?).filter(|(_, cookie)| *cookie == peer.own_cookie)?;
     let copy = process::descriptor_of(pid, number).ok()?;
     let is_its = match place::find(name) {
-        Some(path) => place::has_made(&path, copy) == Some(true),
+        Some(path) => place::has_made(place::connect(&path), copy) == Some(true),
         // The program looks in another folder than this user.
         None => is_made_by_a_service(copy),
     };

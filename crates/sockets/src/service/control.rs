@@ -115,7 +115,8 @@ pub fn may_be_of(name: &str, end: i32) -> bool {
     let mut is_anothers = false;
     for path in paths() {
         let text = path.split(|octet| *octet == 0).next().unwrap_or_default();
-        match place::has_made(Path::new(OsStr::from_bytes(text)), end) {
+        // In the middle of a fork, too, where there is no memory of malloc to be had: as it stands there.
+        match place::has_made(seqpacket::connect(Path::new(OsStr::from_bytes(text))), end) {
             Some(true) => return true,
             Some(false) => is_anothers = true,
             None => {}
