@@ -107,13 +107,13 @@ reasons! {
     RecalledTaken = 60, "recalled-taken", "taken back because another process took a descriptor of it (pidfd_getfd)";
     SharedPort = 61, "shared-port", "other sockets may be bound to the same port (SO_REUSEADDR, SO_REUSEPORT)";
     UnknownSource = 62, "unknown-source", "the sender is not known by the address that it claims, or is not of this host";
-    PeerUnproven = 63, "peer-unproven", "who answers in the folder of --rendezvous has not shown that it has the other end of this connection";
+    PeerUnproven = 63, "peer-unproven", "who answers has not shown that it has the other end of this connection (--rendezvous), or what the kernel counts at both does not agree";
     OtherUser = 64, "other-user", "the other UDP socket belongs to another user, or another user answers at its name: senders see what the others write to a mailbox (--allow-uid is about connections)";
-    OtherNamespace = 65, "other-namespace", "the program at the other end lives in other pid, user or mount namespaces, or the one at this end in another network namespace than the socket: there are no mailboxes then";
+    OtherNamespace = 65, "other-namespace", "the program at this end is in another network namespace than the socket; or, of UDP, the one at the other end lives in other pid, user or mount namespaces";
     OtherHost = 66, "other-host", "datagrams go to another host, to a group or everybody, or to the address of a link";
     SharedQueue = 67, "shared-queue", "several processes hold this UDP socket, and nobody knows which of them reads next";
     OneShot = 68, "one-shot", "an epoll set holds the UDP socket with EPOLLONESHOT";
-    BoundDevice = 69, "bound-device", "the UDP socket is bound to a device (SO_BINDTODEVICE)";
+    BoundDevice = 69, "bound-device", "the socket is bound to a device (SO_BINDTODEVICE): others may have its addresses beside it";
     SteeredPort = 70, "steered-port", "a program says itself who of those at this port gets what (a filter of the group, SO_INCOMING_CPU)";
     MailboxLimit = 71, "mailbox-limit", "as many mailboxes as a process can have or use, or as many senders as a mailbox can have";
     NoSender = 72, "no-sender", "it has a mailbox, and nobody has asked for that yet";

@@ -258,6 +258,10 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     peer::sweep();
 
     let (listener, inode) = way.listen(cookie)?;
+    if matches!(way, Way::Here(_)) && is_elsewhere(carrier, listener) {
+        strangers::close_listener(listener);
+        return Err(Reason::OtherNamespace);
+    }
     s.abroad.store(inode, Relaxed);
     s.listener.store(listener, Relaxed);
     fault::point("listening");
@@ -284,6 +288,11 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         abandon(s);
     }
     said
+}
+
+/// Whether a name of this thread's is in another network namespace than the connection.
+fn is_elsewhere(carrier: i32, listener: i32) -> bool {
+    matches!([carrier, listener].map(sock::network_namespace), [Ok(own), Ok(other)] if own != other)
 }
 
 /// Why a connection stays on the kernel whose other end has not answered.
@@ -455,7 +464,7 @@ fn greeted(
             }
             let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
             let found = peer_socket(s)?;
-            if found.cookie != peer_cookie || found.uid != uid {
+            if found.cookie != peer_cookie || found.uid != uid || found.inode == 0 {
                 return Err(Reason::Squatter);
             }
             if m[5..8] != state.namespaces && !abroad::is_asked_for(m[11]) {
@@ -511,12 +520,7 @@ fn greeted(
 
 /// The socket at the other end, as the kernel knows it.
 fn peer_socket(s: &Sock) -> Result<Found, Reason> {
-    let netlink = state::netlink().map_err(errno_reason)?;
-    match carrier::of(s).peer(s, netlink) {
-        Ok(found) => found.ok_or(Reason::PeerRemote),
-        Err(Errno::NOTCONN) => Err(Reason::NotConnected),
-        Err(_) => Err(Reason::ForbiddenCall),
-    }
+    carrier::of(s).peer(s, state::netlink().map_err(errno_reason)?)
 }
 
 fn welcome(

@@ -13,7 +13,8 @@ pub struct Found {
     pub cookie: u64,
     /// User that created it, in our user namespace.
     pub uid: u32,
-    /// Inode, 0 = no process holds it (not accepted yet, or orphaned).
+    /// Inode, 0 = no process holds it (not accepted yet, or orphaned), or of TCP: it is no end of a connection, as it has had no answer (anybody makes one such, of
+    /// any address of the other end).
     pub inode: u32,
     /// TCP state (1 = established).
     pub state: u8,
@@ -65,6 +66,17 @@ pub fn udp(netlink: i32, source: &Address, to: &Address) -> Result<Option<Found>
     asked(netlink, libc::IPPROTO_UDP, source, to, 0).map(|found| found.map(|(found, _)| found))
 }
 
+/// Whether both ends have heard of each other (RFC 9293, 3.4), and the kernel still has the connection: include/net/tcp_states.h.
+fn is_synchronized(state: u8) -> bool {
+    const ESTABLISHED: u8 = 1;
+    const FIN_WAIT1: u8 = 4;
+    const FIN_WAIT2: u8 = 5;
+    const CLOSE_WAIT: u8 = 8;
+    const LAST_ACK: u8 = 9;
+    const CLOSING: u8 = 11;
+    matches!(state, ESTABLISHED | FIN_WAIT1 | FIN_WAIT2 | CLOSE_WAIT | LAST_ACK | CLOSING)
+}
+
 fn asked(
     netlink: i32,
     protocol: i32,
@@ -98,11 +110,13 @@ fn asked(
     if protocol == libc::IPPROTO_TCP && answer[20..24] != request[24..28] {
         return Err(Errno::INVAL);
     }
+    let state = answer[17];
+    let is_end = protocol != libc::IPPROTO_TCP || is_synchronized(state);
     let found = Found {
-        state: answer[17],
+        state,
         cookie: u64::from(half(16 + 4 + 40)) | u64::from(half(16 + 4 + 44)) << 32,
         uid: half(16 + 64),
-        inode: half(16 + 68),
+        inode: if is_end { half(16 + 68) } else { 0 },
     };
     let mut info = None;
     attributes(&answer[88..len], |kind, value| {
@@ -345,6 +359,46 @@ mod tests {
             assert_eq!(tcp_with_info(netlink, &nobody, &local).unwrap(), None);
             fd::close(netlink);
         }
+    }
+
+    /// A socket that connects to a port of 127.0.0.1, and is not waited for.
+    fn connecting(port: u16) -> std::os::fd::OwnedFd {
+        use std::os::fd::FromRawFd;
+        let mut to = [0u8; 16];
+        to[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        to[2..4].copy_from_slice(&port.to_be_bytes());
+        to[4..8].copy_from_slice(&[127, 0, 0, 1]);
+        // SAFETY: integers, and an address that outlives the call; the socket is nobody else's.
+        unsafe {
+            let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0);
+            assert!(fd >= 0);
+            assert_eq!(libc::connect(fd, to.as_ptr().cast(), 16), -1);
+            std::os::fd::OwnedFd::from_raw_fd(fd)
+        }
+    }
+
+    #[test]
+    fn what_still_connects_is_nobodys_end() {
+        use crate::sock::local_address;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: integers only.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let remote = local_address(listener.as_raw_fd()).unwrap();
+        let netlink = open(3).unwrap();
+        // Until the queue has no room, and a SYN is dropped.
+        let mut streams = Vec::new();
+        let found = loop {
+            assert!(streams.len() < 8, "all were taken");
+            streams.push(connecting(remote.port));
+            let local = local_address(streams[streams.len() - 1].as_raw_fd()).unwrap();
+            let found = tcp(netlink, &local, &remote).unwrap().expect("what connects");
+            if found.state != 1 {
+                break found;
+            }
+            assert_ne!(found.inode, 0);
+        };
+        assert_eq!((found.state, found.inode), (2, 0));
+        fd::close(netlink);
     }
 
     #[test]

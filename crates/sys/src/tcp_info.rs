@@ -5,6 +5,8 @@ use crate::{Errno, Result};
 
 /// Octets of struct tcp_info that are looked at; kernels before 4.19 tell less.
 pub const SIZE: usize = 216;
+/// The SYN and the FIN are counted where octets are acknowledged, the FIN where they are received.
+const SIGNS: u64 = 2;
 
 /// What both ends of a connection know of it, each from its own side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,25 +57,32 @@ impl TcpInfo {
     /// two networks of one host may use the same ones. What both ends have agreed on must agree; no end has more than the other
     /// one gave; and where all has arrived, the last octets came when they were sent.
     pub fn is_mirrored(&self, there: [&TcpInfo; 2]) -> bool {
-        // The SYN and the FIN are counted where octets are acknowledged.
-        const SIGNS: u64 = 2;
         // Two ticks of a slow clock, and some time to be late.
         const SLACK: u32 = 50;
         let [before, after] = there;
-        let agreed = self.options == before.options && self.scales == [before.scales[1], before.scales[0]];
-        let possible = before.acknowledged <= self.received + SIGNS
-            && self.received <= after.written
-            && before.received <= self.written
-            && self.acknowledged <= after.received + SIGNS;
         let rests = (before.written, before.received) == (after.written, after.received)
             && (self.written, self.received) == (before.received, before.written);
         let slack = SLACK.saturating_add(self.round_trip).saturating_add(before.round_trip);
         let together = |octets: u64, a: u32, b: u32| octets == 0 || a.abs_diff(b) <= slack;
-        agreed
-            && possible
+        self.agrees_up_to(0, there)
             && (!rests
                 || together(self.written, self.since[0], before.since[1])
                     && together(self.received, self.since[1], before.since[0]))
+    }
+
+    /// The same without a look at the time, which always holds of the two ends of a connection, one that is half closed among them.
+    pub fn agrees(&self, there: [&TcpInfo; 2]) -> bool {
+        self.agrees_up_to(SIGNS, there)
+    }
+
+    /// `ends`: signs that were received beside octets.
+    fn agrees_up_to(&self, ends: u64, [before, after]: [&TcpInfo; 2]) -> bool {
+        self.options == before.options
+            && self.scales == [before.scales[1], before.scales[0]]
+            && before.acknowledged <= self.received.saturating_add(SIGNS)
+            && self.received <= after.written.saturating_add(ends)
+            && before.received <= self.written.saturating_add(ends)
+            && self.acknowledged <= after.received.saturating_add(SIGNS)
     }
 }
 
@@ -119,6 +128,12 @@ mod tests {
         let (here, late) = (of(&client), of(&server));
         assert!(here.is_mirrored([&early, &late]), "{here:?} {early:?} {late:?}");
         assert!(early.is_mirrored([&here; 2]) || early.written == here.received, "{here:?} {early:?}");
+        // A client that has finished sending.
+        server.read_exact(&mut [0; 3000]).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(server.read(&mut [0; 1]).unwrap(), 0);
+        let (here, there) = (of(&client), of(&server));
+        assert!(here.agrees([&there; 2]) && there.agrees([&here; 2]), "{here:?} {there:?}");
     }
 
     #[test]
@@ -129,6 +144,10 @@ mod tests {
         exchange(&mut other, &mut others, 101);
         assert!(!of(&client).is_mirrored([&of(&others); 2]));
         assert!(!of(&server).is_mirrored([&of(&other); 2]));
+        exchange(&mut other, &mut others, 10);
+        assert!(!of(&client).agrees([&of(&others); 2]) && !of(&server).agrees([&of(&other); 2]));
+        let fresh = pair();
+        assert!(!of(&client).agrees([&of(&fresh.1); 2]), "it has received nothing");
         // As many octets, at another time: accounts of the same moment differ.
         let (here, there) = (of(&client), of(&server));
         let mut stale = there;

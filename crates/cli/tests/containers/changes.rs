@@ -29,7 +29,13 @@ fn same(test: &str, cases: &[&str]) {
 
 /// So is what that script says, which begins like this; so many at least are in memory, in octets.
 #[track_caller]
-fn same_of(script: &str, test: &str, cases: &[&str], (begins, least): (&str, u64)) {
+fn same_of(script: &str, test: &str, cases: &[&str], expected: (&str, u64)) {
+    same_that(script, test, cases, expected, |_| ());
+}
+
+/// The statistics are looked at, too.
+#[track_caller]
+fn same_that(script: &str, test: &str, cases: &[&str], (begins, least): (&str, u64), look: impl Fn(&Totals)) {
     let mut probe = Command::new("true");
     let mut works = || bypath_sys::netns::isolated(&mut probe).status().is_ok_and(|s| s.success());
     let reason = missing(&["python3", "ip"])
@@ -46,6 +52,7 @@ fn same_of(script: &str, test: &str, cases: &[&str], (begins, least): (&str, u64
         std::fs::remove_file(&file).expect("the statistics");
         assert_eq!(ours, kernel, "{case}");
         assert!(totals.ring_tx > least, "{case}: too little was in memory: {totals:#?}");
+        look(&totals);
     }
 }
 
@@ -71,4 +78,13 @@ fn who_sends_nothing_in_pieces_is_told_what_is_too_long() {
 fn who_leaves_the_network_of_a_socket_sends_to_those_there_by_it() {
     let test = "who_leaves_the_network_of_a_socket_sends_to_those_there_by_it";
     same_of("moves.py", test, &["both"], ("in the other: of one to one, of other to other\n", 20_000));
+}
+
+#[test]
+fn who_leaves_the_network_of_a_connection_meets_nobody_of_the_other_by_it() {
+    let test = "who_leaves_the_network_of_a_connection_meets_nobody_of_the_other_by_it";
+    same_that("twins.py", test, &["both"], ("of the right one: 4000\n", 10_000), |totals| {
+        // The connection that has been left; and its other end, which nobody answers.
+        assert_eq!(totals.refused_for("other-namespace"), 1, "{totals:#?}");
+    });
 }

@@ -44,12 +44,12 @@ pub trait Backend: Sync {
     /// if the socket is not a connected one.
     fn record_names(&self, s: &Sock) -> bool;
 
-    /// The socket at the other end; `None` if it is not on this host, in this network namespace. `netlink` is a
-    /// sock_diag socket.
+    /// The socket at the other end. `netlink` is a sock_diag socket.
     ///
     /// # Errors
-    /// Errors of the query; ENOTCONN.
-    fn peer(&self, s: &Sock, netlink: i32) -> Result<Option<Found>>;
+    /// `PeerRemote`: it is not on this host, in this network namespace. `PeerUnproven`: what the kernel knows of both does not agree.
+    /// `OtherNamespace`: this is not the socket's one. `NotConnected`, `ForbiddenCall`.
+    fn peer(&self, s: &Sock, netlink: i32) -> std::result::Result<Found, Reason>;
 
     /// Where the outgoing stream stands.
     ///
@@ -176,6 +176,11 @@ const SO_BUF_LOCK: i32 = 72;
 pub struct Buffer {
     size: i32,
     locks: Option<i32>,
+}
+
+/// Why the kernel has not told of the other end.
+fn untold(e: Errno) -> Reason {
+    if e == Errno::NOTCONN { Reason::NotConnected } else { Reason::ForbiddenCall }
 }
 
 /// The kind of carrier under a followed socket.

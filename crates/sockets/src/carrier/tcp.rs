@@ -1,12 +1,13 @@
 //! TCP: the kernel counts every byte (TCP_INFO), knows both ends by their addresses, and can reset a connection.
 
-use super::{Backend, Course, Standing};
+use super::{Backend, Course, Standing, untold};
 use crate::options;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::sockdiag::{self, Found};
-use bypath_sys::{Result, sock};
+use bypath_sys::tcp_info::TcpInfo;
+use bypath_sys::{Result, process, sock};
 
 /// A TCP connection.
 #[derive(Debug)]
@@ -16,7 +17,10 @@ impl Backend for Tcp {
     fn eligible(&self, fd: i32) -> std::result::Result<(), Reason> {
         let mut ulp = [0u8; 16];
         let layered = sock::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_ULP, &mut ulp).is_ok_and(|n| n > 0);
-        if layered || options::has_inq(fd) { Err(Reason::SocketOption) } else { Ok(()) }
+        if layered || options::has_inq(fd) {
+            return Err(Reason::SocketOption);
+        }
+        if is_of_a_device(fd) { Err(Reason::BoundDevice) } else { Ok(()) }
     }
 
     fn record_names(&self, s: &Sock) -> bool {
@@ -30,10 +34,30 @@ impl Backend for Tcp {
         true
     }
 
-    fn peer(&self, s: &Sock, netlink: i32) -> Result<Option<Found>> {
-        let local = sock::local_address(s.carrier())?;
-        let remote = sock::remote_address(s.carrier())?;
-        sockdiag::tcp(netlink, &remote, &local)
+    fn peer(&self, s: &Sock, netlink: i32) -> std::result::Result<Found, Reason> {
+        let fd = s.carrier();
+        let local = sock::local_address(fd).map_err(untold)?;
+        let remote = sock::remote_address(fd).map_err(untold)?;
+        let there = || {
+            let found = sockdiag::tcp_with_info(netlink, &remote, &local).map_err(untold)?;
+            found.ok_or(Reason::PeerRemote)
+        };
+        let is_there = is_asked_there(fd, netlink)?;
+        let (found, before) = there()?;
+        if found.inode == 0 {
+            return Ok(found);
+        }
+        if !is_there && found.uid != process::euid() {
+            return Err(Reason::OtherNamespace);
+        }
+        // Of two ends of one connection this always holds.
+        let here = TcpInfo::of(fd).map_err(untold)?;
+        let agrees = here.agrees([&before; 2]) || {
+            // It may have gone on meanwhile.
+            let (again, after) = there()?;
+            again.cookie == found.cookie && here.agrees([&before, &after])
+        };
+        if agrees { Ok(found) } else { Err(Reason::PeerUnproven) }
     }
 
     fn standing(&self, s: &Sock) -> Result<Standing> {
@@ -124,6 +148,22 @@ impl Backend for Tcp {
     }
 }
 
+/// Whether the socket is in the network namespace where this netlink socket asks: the same addresses are others' in another one. False: nobody knows (before
+/// Linux 5.14).
+fn is_asked_there(fd: i32, netlink: i32) -> std::result::Result<bool, Reason> {
+    match [fd, netlink].map(sock::network_namespace) {
+        [Ok(own), Ok(asked)] if own != asked => Err(Reason::OtherNamespace),
+        [own, asked] => Ok(own.is_ok() && asked.is_ok()),
+    }
+}
+
+/// Whether it is bound to a device, but for that of its link-local addresses: what is not bound to that may have the same addresses beside it.
+fn is_of_a_device(fd: i32) -> bool {
+    let mut name = [0; libc::IFNAMSIZ];
+    let is_bound = sock::option_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name);
+    is_bound.is_ok_and(|len| len > 0) && sock::local_address(fd).is_ok_and(|local| local.scope == 0)
+}
+
 fn set_nodelay(s: &Sock, on: i32) {
     let _ = sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY, &on.to_ne_bytes());
 }
@@ -133,4 +173,33 @@ fn linger_zero(s: &Sock) {
     let mut linger = [0; 8];
     linger[..4].copy_from_slice(&1i32.to_ne_bytes());
     let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn who_is_bound_to_a_device_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = client.as_raw_fd();
+        assert!(!is_of_a_device(fd) && Tcp.eligible(fd).is_ok());
+        sock::set_option(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0").unwrap();
+        assert!(is_of_a_device(fd));
+        assert_eq!(Tcp.eligible(fd), Err(Reason::BoundDevice));
+    }
+
+    #[test]
+    fn the_other_end_is_asked_for_where_the_socket_is() {
+        let netlink = sockdiag::open(3).unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(is_asked_there(socket.as_raw_fd(), netlink), Ok(true));
+        // What cannot be asked tells nothing.
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(is_asked_there(file.as_raw_fd(), netlink), Ok(false));
+        bypath_sys::fd::close(netlink);
+    }
 }

@@ -11,7 +11,7 @@
 //!   send says EPIPE. The queue of unread bytes that the kernel looks at is not the ring; the writer, whose flush comes
 //!   too late, keeps the error instead.
 
-use super::{Backend, Course, Standing};
+use super::{Backend, Course, Standing, untold};
 use crate::service;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
@@ -35,8 +35,8 @@ impl Backend for Unix {
         true
     }
 
-    fn peer(&self, s: &Sock, netlink: i32) -> Result<Option<Found>> {
-        sockdiag::unix_peer(netlink, s.carrier())
+    fn peer(&self, s: &Sock, netlink: i32) -> std::result::Result<Found, Reason> {
+        sockdiag::unix_peer(netlink, s.carrier()).map_err(untold)?.ok_or(Reason::PeerRemote)
     }
 
     fn standing(&self, s: &Sock) -> Result<Standing> {
