@@ -66,7 +66,7 @@ pub fn connect(path: &Path) -> Result<OwnedFd> {
 #[derive(Debug)]
 pub struct Standing {
     file: File,
-    /// Whose it is.
+    /// Whose it is. What has a second name (a hard link) is nobody's: where fs.protected_hardlinks is 0 everybody may give one to what others have.
     pub owner: u32,
     /// It is a socket.
     pub is_socket: bool,
@@ -85,7 +85,8 @@ impl Standing {
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(raw)?;
         let about = file.metadata().map_err(raw)?;
         let link = about.file_type().is_symlink().then(|| leads(&file, path)).transpose()?;
-        Ok(Standing { file, owner: about.uid(), is_socket: about.file_type().is_socket(), link })
+        let owner = if about.nlink() > 1 { crate::process::OVERFLOW_UID } else { about.uid() };
+        Ok(Standing { file, owner, is_socket: about.file_type().is_socket(), link })
     }
 }
 
@@ -260,6 +261,13 @@ mod tests {
         assert_eq!(connect_led(&link, nobody).err(), Some(Errno::LOOP));
         assert_eq!(connect_led(&file, own).err(), Some(Errno::NOTSOCK));
         assert_eq!(connect_led(&name("none"), own).err(), Some(Errno::NOENT));
+        // A second name could be anybody's.
+        let twice = name("twice");
+        std::fs::hard_link(&link, &twice).unwrap();
+        assert_eq!(connect_led(&twice, own).err(), Some(Errno::LOOP));
+        assert_eq!(Standing::at(&link).unwrap().owner, crate::process::OVERFLOW_UID);
+        std::fs::remove_file(&twice).unwrap();
+        assert!(connect_led(&link, own).is_ok());
         // It is what stood there when it was looked at.
         let standing = Standing::at(&path).unwrap();
         std::fs::rename(&link, &path).unwrap();
