@@ -23,6 +23,7 @@ pub mod network;
 mod news;
 mod offers;
 mod options;
+mod pause;
 mod places;
 mod queue;
 mod recall;

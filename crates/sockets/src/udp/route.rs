@@ -76,6 +76,8 @@ pub(super) struct Route {
     pub(super) fresh: AtomicBool,
     /// Who held the writers' lock when it was last found held.
     pub(super) holder: AtomicU32,
+    /// The receiver's gate as the last datagram went by the kernel.
+    pub(super) gate_before: AtomicU64,
     pub(super) pauses_left_out: AtomicU32,
     pub(super) pauses_in_vain: AtomicU32,
     /// Of [`Outbound::by_children`], those that it is known to come behind.
@@ -138,6 +140,7 @@ impl Route {
         for word in [&self.sends, &self.holder].into_iter().chain(pauses).chain(offers) {
             word.store(0, Relaxed);
         }
+        self.gate_before.store(0, Relaxed);
         self.was_sent_again.store(false, Relaxed);
         self.due.store(due, Relaxed);
         self.stage.store(stage::COUNTING, Release);

@@ -11,7 +11,7 @@ use crate::thread::Call;
 use crate::wait::may_spin;
 use crate::{fault, signals, state};
 use bypath_shm::dgram::span;
-use bypath_shm::mailbox::{Pushed, Writer, phase};
+use bypath_shm::mailbox::{Pushed, Writer};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_shm::ring::Ring;
@@ -22,10 +22,6 @@ use std::sync::atomic::{Ordering::*, fence};
 
 /// A send asks so often (microseconds) whether the receiver lives.
 const ALIVE_US: u64 = 1000;
-/// A send waits so long (microseconds) for a receiver that is awake to have read what went by the kernel.
-const PAUSE_US: u64 = 4;
-/// Pauses in vain are followed by 2^n sends without one, up to this n.
-const PAUSES: u32 = 10;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
 
@@ -196,7 +192,8 @@ impl Socket {
             }
         };
         let mut pushed = push(limit);
-        if pushed == Pushed::Kernel && self.pause(route, &map) {
+        let is_wanted = || call.is_wanted();
+        if pushed == Pushed::Kernel && may_spin() && route.pause(&map.mailbox().gate.0, is_wanted) {
             pushed = push(limit);
         }
         if pushed == Pushed::Full && queue::of(&map, is_v4).is_some_and(|queued| queued + own <= room) {
@@ -279,36 +276,6 @@ impl Socket {
         }
         route.checked.store(now, Relaxed);
         true
-    }
-
-    /// Something of ours went by the kernel while the receiver was looking: it is about to read that, and to open again.
-    #[inline]
-    fn pause(&self, route: &Route, map: &MailboxMap) -> bool {
-        let gate = &map.mailbox().gate.0;
-        if !matches!(gate.load(Relaxed) & 3, phase::OPENING | phase::OPEN) {
-            return false;
-        }
-        let left_out = route.pauses_left_out.load(Relaxed);
-        if left_out > 0 {
-            route.pauses_left_out.store(left_out - 1, Relaxed);
-            return false;
-        }
-        if !may_spin() {
-            return false;
-        }
-        let (start, bound) = (clock::ticks(), PAUSE_US * state::ticks_per_us());
-        while clock::ticks().wrapping_sub(start) < bound {
-            let seen = gate.load(Acquire);
-            if seen & 3 == phase::OPEN && seen >> 2 > route.left.load(Relaxed) {
-                route.pauses_in_vain.store(0, Relaxed);
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        let in_vain = (route.pauses_in_vain.load(Relaxed) + 1).min(PAUSES);
-        route.pauses_in_vain.store(in_vain, Relaxed);
-        route.pauses_left_out.store(1 << in_vain, Relaxed);
-        false
     }
 
     /// The mailbox was not to be used: is it over, or did a writer die in its turn, after which it is over?
