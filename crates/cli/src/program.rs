@@ -1,15 +1,15 @@
 //! Is there such a program, and can it be preloaded? Answered from the file alone, before it is started.
 
 use bypath_sockets::rules::ProgramNames;
-use object::elf::{ET_DYN, FileHeader32, FileHeader64};
+use object::elf::{ET_DYN, FileHeader32, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, FileKind, ReadCache};
+use object::{Endianness, FileKind};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -46,10 +46,12 @@ impl Elf {
     }
 }
 
-/// Octets of a path at most (PATH_MAX).
-const LONGEST_PATH: u64 = 4096;
+/// What the kernel reads of a program before it executes it: no more is read here, whatever the file says of itself. Octets of all program headers
+/// (`load_elf_phdrs` in fs/binfmt_elf.c), and of the interpreter's path (PATH_MAX).
+const PROGRAM_HEADERS: usize = 65536;
+const LONGEST_PATH: usize = 4096;
 
-/// Reads the ELF headers of a file; `None` if it is no ELF file (or a broken one).
+/// Reads the ELF headers of a file; `None` if it is no ELF file (or one that the kernel does not execute).
 ///
 /// # Errors
 /// The file cannot be read.
@@ -59,25 +61,36 @@ pub fn elf_of(path: &Path) -> io::Result<Option<Elf>> {
         return Err(io::Error::other("not a regular file"));
     }
     let file = File::open(path)?;
-    let data = ReadCache::new(file);
-    Ok(match FileKind::parse(&data) {
-        Ok(FileKind::Elf32) => headers::<FileHeader32<Endianness>>(&data, false),
-        Ok(FileKind::Elf64) => headers::<FileHeader64<Endianness>>(&data, true),
+    let mut start = Vec::with_capacity(size_of::<FileHeader64<Endianness>>());
+    (&file).take(start.capacity() as u64).read_to_end(&mut start)?;
+    Ok(match FileKind::parse(&*start) {
+        Ok(FileKind::Elf32) => headers::<FileHeader32<Endianness>>(&start, &file, false),
+        Ok(FileKind::Elf64) => headers::<FileHeader64<Endianness>>(&start, &file, true),
         _ => None,
     })
 }
 
-fn headers<H: FileHeader<Endian = Endianness>>(data: &ReadCache<File>, is_64: bool) -> Option<Elf> {
-    let header = H::parse(data).ok()?;
+fn headers<H: FileHeader<Endian = Endianness>>(start: &[u8], file: &File, is_64: bool) -> Option<Elf> {
+    let header = H::parse(start).ok()?;
     let endian = header.endian().ok()?;
-    let interpreter = header
-        .program_headers(endian, data)
-        .ok()?
-        .iter()
-        // The file says itself how long that is.
-        .filter(|h| h.p_filesz(endian).into() <= LONGEST_PATH)
-        .find_map(|h| h.interpreter(endian, data).ok().flatten())
-        .map(|name| PathBuf::from(OsStr::from_bytes(name)));
+    let count = usize::from(header.e_phnum(endian));
+    let len = count * size_of::<H::ProgramHeader>();
+    let is_usual = usize::from(header.e_phentsize(endian)) == size_of::<H::ProgramHeader>();
+    if len > PROGRAM_HEADERS || (count > 0 && !is_usual) {
+        return None;
+    }
+    let table = part(file, header.e_phoff(endian).into(), len)?;
+    let (all, _) = object::pod::slice_from_bytes::<H::ProgramHeader>(&table, count).ok()?;
+    // As the kernel: the first one counts.
+    let interpreter = match all.iter().find(|h| h.p_type(endian) == PT_INTERP) {
+        Some(h) => {
+            let len = usize::try_from(h.p_filesz(endian).into()).ok().filter(|len| *len <= LONGEST_PATH)?;
+            let path = part(file, h.p_offset(endian).into(), len)?;
+            let end = path.iter().position(|octet| *octet == 0)?;
+            Some(PathBuf::from(OsStr::from_bytes(&path[..end])))
+        }
+        None => None,
+    };
     Some(Elf {
         machine: header.e_machine(endian),
         is_64,
@@ -85,6 +98,12 @@ fn headers<H: FileHeader<Endian = Endianness>>(data: &ReadCache<File>, is_64: bo
         shared: header.e_type(endian) == ET_DYN,
         interpreter,
     })
+}
+
+fn part(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
+    let mut octets = vec![0; len];
+    file.read_exact_at(&mut octets, offset).ok()?;
+    Some(octets)
 }
 
 /// Why a program cannot be started; [`ProgramError::exit_code`] is what `env` and `timeout` answer.
@@ -469,6 +488,61 @@ mod tests {
         assert!(elf.interpreter.is_some());
         let me = Identity::own().unwrap();
         assert_eq!(obstacle(Path::new("/proc/self/exe"), &elf, me), None);
+    }
+
+    /// An ELF file of this machine: what is at which place, and how long the rest makes it, of which nothing is on the disk.
+    fn file_of(name: &str, parts: &[(u64, &[u8])], len: u64) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("bypath-elf-{}-{name}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        let mut header = [0; 64];
+        File::open("/proc/self/exe").unwrap().read_exact(&mut header).unwrap();
+        file.write_all_at(&header, 0).unwrap();
+        for (place, octets) in parts {
+            file.write_all_at(octets, *place).unwrap();
+        }
+        file.set_len(len).unwrap();
+        path
+    }
+
+    /// Octets that this thread has read by now.
+    fn read_by_now() -> u64 {
+        let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap()
+    }
+
+    #[test]
+    fn no_more_is_read_of_a_program_than_the_kernel_reads() {
+        const HEADERS: u16 = 65534;
+        let le = |n: u64| n.to_le_bytes();
+        let at = |place: u64, octets: &[u8]| (place, octets.to_vec());
+        // A number of headers that section 0 has.
+        let by_section = [
+            at(32, &le(4096)),
+            at(40, &le(64)),
+            at(56, &u16::MAX.to_le_bytes()),
+            at(58, &64u16.to_le_bytes()),
+            at(60, &1u16.to_le_bytes()),
+            at(64 + 44, &3_000_000u32.to_le_bytes()),
+        ];
+        // An interpreter in each of very many headers, whose path has no end.
+        let header = [&3u32.to_le_bytes()[..], &[0; 4], &le(8 << 20), &[0; 16], &le(4096), &[0; 16]].concat();
+        let interpreters =
+            [at(32, &le(4096)), at(56, &HEADERS.to_le_bytes()), at(4096, &header.repeat(HEADERS.into()))];
+        // One that is as long as the file is.
+        let long = [&3u32.to_le_bytes()[..], &[0; 12], &[0; 16], &le(64 << 20), &[0; 16]].concat();
+        let long = [at(32, &le(4096)), at(56, &1u16.to_le_bytes()), at(4096, &long)];
+        for (name, parts) in
+            [("section", &by_section[..]), ("interpreters", &interpreters[..]), ("long", &long[..])]
+        {
+            let parts: Vec<_> = parts.iter().map(|(place, octets)| (*place, &octets[..])).collect();
+            let path = file_of(name, &parts, 300 << 20);
+            let before = read_by_now();
+            let found = elf_of(&path).unwrap();
+            let read = read_by_now() - before;
+            std::fs::remove_file(&path).unwrap();
+            assert!(read < 100_000, "{name}: {read} octets were read");
+            assert_eq!(found, None, "{name}");
+        }
     }
 
     #[test]
