@@ -3,6 +3,7 @@
 //! There is no colour here; clap's own messages respect NO_COLOR.
 
 use crate::args::Target;
+use crate::written;
 pub use bypath_netstack::text::{printable, steers};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
@@ -61,7 +62,8 @@ pub fn write_to(target: &Target, bytes: &[u8]) -> Result<(), Failure> {
                 _ => Ok(()),
             }
         }
-        Target::File(path) => std::fs::write(path, bytes)
+        Target::File(path) => written::create(path, written::USUAL, || false)
+            .and_then(|mut file| file.write_all(bytes))
             .map_err(|e| Failure::new(1, format_args!("cannot write {}: {e}", path.display()))),
     }
 }
@@ -283,6 +285,20 @@ mod tests {
         let written = std::fs::read_to_string(&dir).expect("the file");
         std::fs::remove_file(&dir).expect("it is there");
         assert_eq!(written, serde_json::to_string_pretty(&plain).expect("JSON") + "\n");
+    }
+
+    #[test]
+    fn json_is_written_over_nothing_of_another_users() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away; `written.rs` says that it is left out.
+        }
+        let file = std::env::temp_dir().join(format!("bypath-json-theirs-{}", std::process::id()));
+        std::fs::write(&file, "theirs").expect("a file");
+        std::os::unix::fs::chown(&file, Some(12345), None).expect("a file");
+        let failure = json(&Target::File(file.clone()), &[1]).expect_err("it is another user's").to_string();
+        let kept = std::fs::read(&file).expect("the file");
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(failure.contains("another user's") && kept == b"theirs", "{failure}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ use whose::{One, Whose};
     with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
-    /// Write a capture file (pcapng); `-` is standard output
+    /// Write a capture file (pcapng); a new one has mode 0600; `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     write: Option<PathBuf>,
 
@@ -193,7 +193,7 @@ impl Out {
         let Some(path) = path else { return Ok(out) };
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
         let inner: Box<dyn Write + Send> = if path != Path::new("-") {
-            Box::new(written::create(path, gives_up).map_err(failed)?)
+            Box::new(written::create(path, written::PRIVATE, gives_up).map_err(failed)?)
         } else if io::stdout().is_terminal() {
             let text =
                 "standard output is a terminal, and a capture is nothing to look at; name a file: -w FILE";

@@ -42,7 +42,7 @@ impl Capture {
             }
             Box::new(io::stdout())
         } else {
-            Box::new(written::create(path, gives_up).map_err(failed)?)
+            Box::new(written::create(path, written::PRIVATE, gives_up).map_err(failed)?)
         };
         let application = concat!("bypath ", env!("CARGO_PKG_VERSION"));
         // Nothing is cut.

@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = values::period)]
     timeout: Option<Duration>,
 
-    /// Write the frames to this file as a capture (pcapng) instead of printing them; `-` is standard output
+    /// Write the frames to this file as a capture (pcapng) instead of printing them; a new one has mode 0600; `-` is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["hex", "json"])]
     write: Option<PathBuf>,
 

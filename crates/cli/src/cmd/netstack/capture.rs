@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// The file (pcapng), which is begun anew; `-` is standard output
+    /// The file (pcapng), which is begun anew; a new one has mode 0600; `-` is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE", value_hint = ValueHint::FilePath)]
     write: PathBuf,
 
@@ -114,7 +114,8 @@ impl Sink<'_> {
             None => {
                 let is_over =
                     || self.stop.asked() || self.end.is_some_and(|end| clock::monotonic_ns() >= end);
-                self.out.insert(Box::new(written::create(self.path, is_over).map_err(failed)?))
+                self.out
+                    .insert(Box::new(written::create(self.path, written::PRIVATE, is_over).map_err(failed)?))
             }
         };
         match out.write_all(octets).and_then(|()| out.flush()) {

@@ -67,7 +67,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME", value_parser = file::named)]
     name: Option<String>,
 
-    /// Write every frame to this file (pcapng), which is begun anew
+    /// Write every frame to this file (pcapng), which is begun anew; a new one has mode 0600
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     capture: Option<PathBuf>,
 
@@ -169,7 +169,7 @@ fn is_taken(socket: &Path) -> bool {
 /// The stack and its link as they are wanted, and the file of its frames.
 fn with_capture(plan: &Plan) -> Result<bypath_netstack::Setup, Failure> {
     let Some(path) = &plan.capture else { return Ok(plan.setup()) };
-    let file = written::create(path, || false)
+    let file = written::create(path, written::PRIVATE, || false)
         .map_err(|e| Failure::new(1, format_args!("--capture {}: {e}", path.display())))?;
     Ok(plan.setup().capture(file))
 }
