@@ -49,8 +49,15 @@ pub fn run(args: Args) -> Outcome {
         let sys = netif::list().is_ok_and(|all| doctor::sees(&root, &all));
         report.findings.extend(doctor::of_interface(&root, &interface, sys));
         let device = doctor::of_device(name);
-        let gone =
-            |e| Failure::new(1, format_args!("{name}: the device cannot be asked: {e}; is it still there?"));
+        let gone = |e| {
+            Failure::new(
+                1,
+                format_args!(
+                    "{}: the device cannot be asked: {e}; is it still there?",
+                    output::printable(name)
+                ),
+            )
+        };
         report.findings.extend(device.map_err(gone)?);
         report.interface = Some(interface);
     }
@@ -109,10 +116,10 @@ fn text(report: &Report, all: bool) -> String {
     findings.sort_by_key(|f| (f.state != State::Hurts, f.state != State::Note));
     let width = findings.iter().map(|f| f.check.len()).max().unwrap_or(0);
     for f in findings {
-        text += &format!("{:<7}  {:<width$}  {}\n", f.state.word(), f.check, f.found);
+        text += &format!("{:<7}  {:<width$}  {}\n", f.state.word(), f.check, output::printable(&f.found));
         for (word, more) in [("why", f.why), ("mend", f.remedy.as_deref())] {
             if let Some(more) = more {
-                text += &format!("{:<7}  {word:<width$}  {more}\n", "");
+                text += &format!("{:<7}  {word:<width$}  {}\n", "", output::printable(more));
             }
         }
     }

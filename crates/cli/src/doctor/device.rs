@@ -1,6 +1,6 @@
 //! What the device says of itself (ethtool): coalescing, rings, offloads that merge or strip, flow control, sleep.
 
-use super::Finding;
+use super::{Finding, word};
 use bypath_sys::ethtool::Device;
 use bypath_sys::{Errno, Result};
 
@@ -10,6 +10,7 @@ use bypath_sys::{Errno, Result};
 /// It is gone, or cannot be asked.
 pub fn findings(name: &str) -> Result<Vec<Finding>> {
     let device = Device::open(name)?;
+    let name = &word(name);
     let mut found = vec![coalescing(&device, name)?, rings(&device, name)?];
     found.extend(offloads(&device, name)?);
     found.push(pause(&device, name)?);

@@ -1,7 +1,8 @@
 //! An interface as the kernel tells of it by netlink, and in `/sys/class/net` and `/proc/net`: state, MTU, queues, who
 //! else listens, what was lost.
 
-use super::{Finding, Root};
+use super::{Finding, Root, word};
+use crate::output::printable;
 use bypath_sys::{Errno, netif};
 use serde::Serialize;
 
@@ -30,7 +31,8 @@ impl Interface {
     pub fn find(name: &str) -> Result<Interface, String> {
         let told = netif::by_name(name).map_err(|e| {
             let all = netif::list().unwrap_or_default();
-            let names = all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
+            let names = all.iter().map(|i| printable(&i.name)).collect::<Vec<_>>().join(", ");
+            let name = printable(name);
             match e {
                 Errno::NODEV => format!("{name}: no such interface; there are: {names}"),
                 Errno::NAMETOOLONG => {
@@ -53,7 +55,7 @@ impl Interface {
     /// The interface in one line.
     pub fn line(&self) -> String {
         let speed = self.speed.map_or(String::new(), |s| format!(", {s} Mbit/s"));
-        format!("{}: number {}, {}, MTU {}{speed}", self.name, self.index, self.mac, self.mtu)
+        format!("{}: number {}, {}, MTU {}{speed}", printable(&self.name), self.index, self.mac, self.mtu)
     }
 }
 
@@ -109,7 +111,7 @@ fn state(interface: &Interface) -> Finding {
     match (interface.told.is_up(), interface.told.carrier) {
         (false, _) => Finding::hurts("state", "down")
             .why("nothing can be sent or received")
-            .remedy(format!("ip link set {} up", interface.name)),
+            .remedy(format!("ip link set {} up", word(&interface.name))),
         (true, Some(false)) => Finding::hurts("state", "up, without carrier")
             .why("there is no neighbour: cable, switch port, or the other end of the pair is down"),
         (true, _) => Finding::good("state", "up"),
@@ -125,7 +127,7 @@ fn mtu(interface: &Interface) -> Finding {
         .why(
             "longer frames are refused; jumbo frames need it raised on both ends and on all switches between",
         )
-        .remedy(format!("ip link set {} mtu 9000", interface.name))
+        .remedy(format!("ip link set {} mtu 9000", word(&interface.name)))
 }
 
 /// Disciplines that send at once, or in order, as fast as the device can.
@@ -139,7 +141,7 @@ fn queueing(interface: &Interface) -> Finding {
         _ if PLAIN_QUEUES.contains(&name) => Finding::good("queueing", name),
         _ => Finding::note("queueing", name)
             .why("the discipline may delay, drop or reorder what is sent; bypath's rings can go around it (qdisc bypass)")
-            .remedy(format!("tc qdisc replace dev {} root pfifo_fast", interface.name)),
+            .remedy(format!("tc qdisc replace dev {} root pfifo_fast", word(&interface.name))),
     }
 }
 
@@ -149,7 +151,7 @@ fn send_queue(interface: &Interface) -> Finding {
         0 => Finding::note("send-queue", "none").why("a frame that the device cannot take at once is lost"),
         n if n < 1000 => Finding::hurts("send-queue", format!("{n} frames"))
             .why("a burst longer than this is lost before it reaches the wire")
-            .remedy(format!("ip link set {} txqueuelen 1000", interface.name)),
+            .remedy(format!("ip link set {} txqueuelen 1000", word(&interface.name))),
         n => Finding::good("send-queue", format!("{n} frames")),
     }
 }
@@ -163,7 +165,7 @@ fn flush(root: &Root, file: &str) -> Finding {
             format!("frames may wait {ns} ns for more (gro_flush_timeout)"),
         )
         .why("a lone frame is delivered only when the time is over")
-        .remedy(format!("echo 0 > {file}")),
+        .remedy(format!("echo 0 > {}", word(file))),
     }
 }
 
@@ -181,7 +183,7 @@ fn steering(root: &Root, queues: &str) -> Finding {
     }
     Finding::note("packet-steering", format!("on for {} (rps_cpus)", steered.join(", ")))
         .why("frames are handed to another processor, which has to be woken first")
-        .remedy(format!("echo 0 > {queues}/{}/rps_cpus", steered[0]))
+        .remedy(format!("echo 0 > {}", word(&format!("{queues}/{}/rps_cpus", steered[0]))))
 }
 
 fn lost(root: &Root, statistics: &str) -> Finding {
@@ -350,6 +352,29 @@ mod tests {
         assert!(!sees(&tree("more", &[]).root(), &[told.clone(), told]));
         let found = findings(&tree("unseen", &[]).root(), &interface(), false);
         assert_eq!(verdict(&found, "losses").0, Unknown);
+    }
+
+    #[test]
+    fn what_an_interface_is_called_is_neither_a_command_nor_steers_a_terminal() {
+        let mut other = interface();
+        other.name = "x;reboot".to_owned();
+        (other.mtu, other.told.flags) = (1500, 0x1002);
+        let found = findings(
+            &tree("called", &[("sys/class/net/x;reboot/gro_flush_timeout", "9")]).root(),
+            &other,
+            true,
+        );
+        for (check, remedy) in [
+            ("state", "ip link set 'x;reboot' up"),
+            ("mtu", "ip link set 'x;reboot' mtu 9000"),
+            ("deferred-interrupts", "echo 0 > '/sys/class/net/x;reboot/gro_flush_timeout'"),
+        ] {
+            assert_eq!(verdict(&found, check).1, Some(remedy));
+        }
+        other.name = "\x1b[41mX\u{202e}".to_owned();
+        assert!(other.line().starts_with("?[41mX?: number 7"), "{}", other.line());
+        let error = Interface::find("\x1b[41mX").unwrap_err();
+        assert!(error.starts_with("?[41mX: no such interface"), "{error}");
     }
 
     #[test]

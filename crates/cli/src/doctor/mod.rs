@@ -11,6 +11,7 @@ pub use host::findings as of_host;
 pub use interface::{Interface, findings as of_interface, sees};
 pub use rings::findings as of_rings;
 
+use crate::output::steers;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,24 @@ impl Root {
         names.sort();
         names
     }
+}
+
+/// One word of a command for a shell: whoever made an interface gave it its name, and it stands in commands that are copied.
+fn word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.:@/-".contains(c);
+    if !name.is_empty() && name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    if !name.chars().any(steers) {
+        return format!("'{}'", name.replace('\'', r"'\''"));
+    }
+    // Octets by number, which the shell puts in ($'...': bash, zsh, POSIX 2024).
+    let octets = name.bytes().map(|octet| match octet {
+        b'\'' | b'\\' => format!("\\{}", char::from(octet)),
+        b' '..=b'~' => char::from(octet).to_string(),
+        octet => format!("\\{octet:03o}"),
+    });
+    format!("$'{}'", octets.collect::<String>())
 }
 
 /// How bad it is.
@@ -199,6 +218,16 @@ mod tests {
         let found: Vec<_> = findings.iter().filter(|f| f.check == check).collect();
         assert_eq!(found.len(), 1, "{check} in {findings:?}");
         (found[0].state, found[0].remedy.as_deref())
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_a_command() {
+        assert_eq!(["eth0.7", "br_1:@-", "/sys/a"].map(word), ["eth0.7", "br_1:@-", "/sys/a"]);
+        assert_eq!(
+            ["x;reboot", "x$(id)", "it's", ""].map(word),
+            ["'x;reboot'", "'x$(id)'", r"'it'\''s'", "''"]
+        );
+        assert_eq!(word("\x1b[41m'\u{202e}"), r"$'\033[41m\'\342\200\256'");
     }
 
     #[test]
