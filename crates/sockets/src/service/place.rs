@@ -70,21 +70,24 @@ impl Folder {
     fn make(&self) -> io::Result<()> {
         match self.owner {
             None => DirBuilder::new().recursive(true).mode(0o755).create(&self.path)?,
-            Some(_) => {
+            Some(owner) => {
                 if let Some(session) = &self.session {
                     session::check(Path::new(OsStr::from_bytes(session.as_bytes())))?;
                 }
-                for path in [self.path.parent().unwrap_or(&self.path), &self.path] {
-                    match DirBuilder::new().mode(0o700).create(path) {
+                let refused = || {
+                    let text = "somebody else made it, or may write to it";
+                    io::Error::new(io::ErrorKind::PermissionDenied, text)
+                };
+                // Nothing is made where somebody else's link leads: what is this user's alone stays what it is.
+                for path in self.both.as_ref().ok_or_else(refused)? {
+                    match DirBuilder::new().mode(0o700).create(OsStr::from_bytes(path.as_bytes())) {
                         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                        _ if !fd::is_own_directory(path, owner) => return Err(refused()),
                         _ => {}
                     }
                 }
                 if !self.is_trusted() {
-                    return Err(io::Error::new(
-                        io::ErrorKind::PermissionDenied,
-                        "somebody else made it, or may write to it",
-                    ));
+                    return Err(refused());
                 }
             }
         }
@@ -347,6 +350,18 @@ mod tests {
         let stranger = Folder { owner: Some(process::euid() + 1), ..folder };
         assert_eq!(first_found(&[stranger], "lab"), None);
         drop(listener);
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_made_where_a_link_leads() {
+        let top = scratch("link");
+        fs::create_dir(top.join("private")).unwrap();
+        std::os::unix::fs::symlink("private", top.join("a")).unwrap();
+        let folder = Folder::new(top.join("a/netstack"), Some(process::euid()));
+        let told = folder.make().unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::PermissionDenied, "{told}");
+        assert_eq!(fs::read_dir(top.join("private")).unwrap().count(), 0);
         fs::remove_dir_all(top).unwrap();
     }
 
