@@ -257,14 +257,12 @@ pub fn exists(pid: u32) -> bool {
 impl Process {
     /// In clock ticks since boot; `None` if it has ended, or that cannot be told soon.
     pub fn start_time(self) -> Option<u64> {
-        let Process { pid, user } = self;
-        aside::of(user, move |_| stat_field(pid, 22))?
+        aside::of(self, move |_| stat_field(self.pid, 22))?
     }
 
     /// Whether it is in another time namespace, where start times are others.
     fn counts_otherwise(self) -> bool {
-        let Process { pid, user } = self;
-        aside::of(user, move |_| bypath_sys::process::counts_otherwise(pid)).unwrap_or(false)
+        aside::of(self, move |_| bypath_sys::process::counts_otherwise(self.pid)).unwrap_or(false)
     }
 }
 

@@ -221,7 +221,7 @@ fn ask(c: &Connection, wish: u32, late: u64) -> Result<Option<Delivery>, Failure
     }
     let mut holders: Vec<_> = c.family.holders(c.end).collect();
     holders.sort_by_key(|member| !is_trusted(member.user));
-    let user = holders.last().map_or(c.process.user, |member| member.user);
+    let last = holders.last().map_or(c.process.process(), |member| member.process());
     let holders: Vec<_> = holders.into_iter().map(|member| member.pid).collect();
     let (number, generation) = (c.end.number, c.end.generation);
     let leave = move |region: File| {
@@ -234,7 +234,7 @@ fn ask(c: &Connection, wish: u32, late: u64) -> Result<Option<Delivery>, Failure
     let asked = c
         .family
         .open()
-        .and_then(|region| aside::of(user, move |_| leave(region)).unwrap_or(Ok(Delivery::Asleep)));
+        .and_then(|region| aside::of(last, move |_| leave(region)).unwrap_or(Ok(Delivery::Asleep)));
     asked.map(Some).map_err(|e| cannot_ask(c.process.pid, &e))
 }
 

@@ -3,6 +3,7 @@
 
 use super::descriptors::Process;
 use super::{Family, Member, is_trusted};
+use crate::aside;
 use crate::effort::Effort;
 use crate::foreign;
 use bypath_shm::view::End;
@@ -71,8 +72,12 @@ fn is_unnamed(end: &End) -> bool {
 }
 
 fn look(tables: &mut Tables, process: Process, user: u32, fd: i32, most: Duration) -> Found {
-    let Some((inode, namespace)) = process.socket(fd) else { return Found::Nothing };
-    if let Some(names) = ask(process, fd, inode) {
+    let asked = aside::of(process, move |_| {
+        let (inode, namespace) = process.socket_here(fd)?;
+        Some((inode, namespace, ask(process, fd, inode)))
+    });
+    let Some((inode, namespace, names)) = asked.flatten() else { return Found::Nothing };
+    if let Some(names) = names {
         return Found::Names(names);
     }
     let table = tables.entry((namespace, user)).or_insert_with(|| read(process.pid, most));
@@ -84,13 +89,16 @@ fn look(tables: &mut Tables, process: Process, user: u32, fd: i32, most: Duratio
 }
 
 /// What a copy of the socket says. However many others there are, it takes no longer. Of other users none is taken: to close a copy may wait for as long as its
-/// owner likes (SO_LINGER), where he has closed his own meanwhile.
+/// owner likes (SO_LINGER), where he has closed his own meanwhile; so may one of what was root's a moment ago.
 fn ask(process: Process, fd: i32, inode: u64) -> Option<Names> {
     if !is_trusted(process.user) {
         return None;
     }
     let pid = Pid::from_raw(process.pid.try_into().ok()?)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    if !Process::of(process.pid).is_some_and(|now| is_trusted(now.user)) {
+        return None;
+    }
     let copy = pidfd_getfd(&pidfd, fd, PidfdGetfdFlags::empty()).ok()?;
     // It may be another one by now.
     if rustix::fs::fstat(&copy).ok()?.st_ino != inode {

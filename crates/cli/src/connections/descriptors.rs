@@ -6,7 +6,7 @@
 //! some time for each user, and all of them; what is left out is told.
 
 use super::regions::{Notes, Status, is_trusted};
-use crate::aside;
+use crate::aside::{self, Pulse};
 use crate::effort::Effort;
 use bypath_sys::process::shown_thread;
 use rustix::fs::{Dir, Mode, OFlags, readlinkat_raw};
@@ -45,15 +45,22 @@ impl Process {
         Some(Process { pid, user })
     }
 
+    /// Whether this is a thread of the kernel; false also where that cannot be told soon.
+    fn is_kernel_thread(self) -> bool {
+        aside::of(self, move |_| super::is_kernel_thread(self.pid)).unwrap_or(false)
+    }
+
     /// The socket behind a descriptor: its inode, and its network namespace as `/proc` calls it. `None`: that cannot be told, or not soon.
     pub fn socket(self, fd: i32) -> Option<(u64, PathBuf)> {
-        let Process { pid, user } = self;
-        aside::of(user, move |_| {
-            let thread = shown_thread(pid);
-            let target = fs::read_link(format!("/proc/{thread}/fd/{fd}")).ok()?;
-            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-            Some((inode, fs::read_link(format!("/proc/{thread}/ns/net")).ok()?))
-        })?
+        aside::of(self, move |_| self.socket_here(fd))?
+    }
+
+    /// However long it takes.
+    pub fn socket_here(self, fd: i32) -> Option<(u64, PathBuf)> {
+        let thread = shown_thread(self.pid);
+        let target = fs::read_link(format!("/proc/{thread}/fd/{fd}")).ok()?;
+        let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+        Some((inode, fs::read_link(format!("/proc/{thread}/ns/net")).ok()?))
     }
 }
 
@@ -90,18 +97,26 @@ pub fn all<T: Send + 'static>(
 ) -> io::Result<Unseen> {
     let (trusted, others) = processes()?;
     let (mut unseen, mut looks) = (Unseen::default(), Looks::default());
-    for process in trusted {
-        let mut look = look.clone();
-        let end = Walk::of(process).go(
-            Most::EVERYTHING,
-            |number, text| look(process.pid, number, text),
-            |number, found| f(process, number, found),
-        );
-        unseen.unreadable += usize::from(may_not(&end) && !super::is_kernel_thread(process.pid));
-    }
     // Of each user: processes that were looked at in part, and not at all.
     let mut left_out: BTreeMap<u32, [usize; 2]> = BTreeMap::new();
     let mut not_waited_for: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut its = look.clone();
+    let walk = move |process: Process, pulse: &Pulse| {
+        Walk::of(process).collect(Most::EVERYTHING, pulse, |number, text| its(process.pid, number, text))
+    };
+    aside::of_each(&trusted, walk, |process, walked| {
+        // It may be another user's meanwhile.
+        let now = || Process::of(process.pid).unwrap_or(process);
+        let Some(Walked { end, found, .. }) = walked else {
+            *not_waited_for.entry(now().user).or_default() += 1;
+            return;
+        };
+        if !found.is_empty() {
+            let process = now();
+            let _is_whole = found.into_iter().all(|(number, found)| f(process, number, found));
+        }
+        unseen.unreadable += usize::from(may_not(&end) && !process.is_kernel_thread());
+    });
     let mut walks: Vec<Walk> = others.into_iter().map(Walk::of).collect();
     for links in [FIRST, LINKS] {
         let mut rest = Vec::new();
@@ -279,23 +294,33 @@ impl Walk {
 
     /// Goes on in a thread that is left behind if the process keeps it waiting.
     fn go_aside<T: Send + 'static>(
-        mut self,
+        self,
         most: Most,
         mut look: impl FnMut(u32, i32, &[u8]) -> Seen<T> + Send + 'static,
     ) -> Option<Walked<T>> {
-        let Process { pid, user } = self.process;
-        aside::of(user, move |pulse| {
-            let mut all = Vec::new();
-            let see = |number: i32, text: &[u8]| {
-                pulse.beat();
-                look(pid, number, text)
-            };
-            let end = self.go(most, see, |number, found| {
-                all.push((number, found));
-                true
-            });
-            Walked { walk: self, end, found: all }
+        let process = self.process;
+        aside::of(process, move |pulse| {
+            self.collect(most, pulse, |number, text| look(process.pid, number, text))
         })
+    }
+
+    /// Goes on, with all that is found.
+    fn collect<T>(
+        mut self,
+        most: Most,
+        pulse: &Pulse,
+        mut look: impl FnMut(i32, &[u8]) -> Seen<T>,
+    ) -> Walked<T> {
+        let mut found = Vec::new();
+        let see = |number: i32, text: &[u8]| {
+            pulse.beat();
+            look(number, text)
+        };
+        let end = self.go(most, see, |number, its| {
+            found.push((number, its));
+            true
+        });
+        Walked { walk: self, end, found }
     }
 }
 
@@ -387,6 +412,33 @@ mod tests {
         assert_eq!(own().go(Most::EVERYTHING, see, one).expect("/proc"), End::Whole);
         assert_eq!(taken, 1);
         drop(held);
+    }
+
+    /// As one of root's that has become another user's and executes a program.
+    #[test]
+    fn a_process_that_keeps_a_look_waiting_is_left_out_whosever_it_is() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+        let slow = child.id();
+        let look = move |pid, _, _: &[u8]| {
+            if pid == slow {
+                let _ = ended.lock().map(|ended| ended.recv());
+            }
+            Seen::Cheap(())
+        };
+        let (mut own, mut its) = (0, 0);
+        let unseen = all(look, |process, _, ()| {
+            own += usize::from(process.pid == std::process::id());
+            its += usize::from(process.pid == slow);
+            true
+        });
+        drop(end);
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+        let notes = unseen.expect("/proc").notes.all();
+        assert!(own > 0 && its == 0, "{own} {its}");
+        let said = format!("user {} has programs that begin", bypath_sys::process::euid());
+        assert!(notes.iter().any(|note| note.contains(&said)), "{notes:?}");
     }
 
     #[test]

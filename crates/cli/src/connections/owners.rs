@@ -58,14 +58,14 @@ impl Kernel {
         (end.cookie == Some(found.cookie) && inode == u64::from(found.inode)).then_some(())
     }
 
-    fn netlink(&mut self, Process { pid, user }: Process, namespace: PathBuf) -> Option<i32> {
+    fn netlink(&mut self, process: Process, namespace: PathBuf) -> Option<i32> {
         if self.open.as_ref().is_none_or(|open| open.namespace != namespace) {
             let is_own = fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace);
             let opened = if is_own {
                 sockdiag::open(3)
             } else {
-                aside::of(user, move |_| {
-                    Namespace::of(pid).and_then(|there| there.run(|| sockdiag::open(3))?)
+                aside::of(process, move |_| {
+                    Namespace::of(process.pid).and_then(|there| there.run(|| sockdiag::open(3))?)
                 })?
             };
             self.open = Some(Netlink { namespace, number: opened.ok()? });

@@ -5,10 +5,10 @@
 //! each process and each region, far above what an honest one has, and what others show for each process and each user.
 
 use super::descriptors::{self, Process, Seen, Unseen};
-use crate::aside;
+use crate::aside::{self, Pulse};
 use bypath_shm::family::VIEW_NAME;
+use bypath_sys::process::shown_thread;
 use bypath_sys::{open_files, process};
-use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -126,13 +126,11 @@ fn view(pid: u32, number: i32, text: &[u8]) -> Seen<View> {
     }
 }
 
-/// Whether a descriptor opens nothing by itself (proc_pid_fdinfo(5)).
+/// Whether a descriptor opens nothing by itself: the mode of its link says whether it reads and writes (proc_pid_fd(5)). `fdinfo` says it as well, among
+/// all locks of the file, which the kernel writes down whole, however little is read.
 fn is_handle(pid: u32, number: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
-    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
-    flags
-        .and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok())
-        .is_some_and(|flags| OFlags::from_bits_retain(flags).contains(OFlags::PATH))
+    let link = fs::symlink_metadata(format!("/proc/{}/fd/{number}", shown_thread(pid)));
+    link.is_ok_and(|link| link.mode() & 0o700 == 0)
 }
 
 /// What was found so far.
@@ -227,8 +225,9 @@ impl Region {
     /// Opens it by any process that has it still.
     pub fn open(&self, writable: bool) -> io::Result<File> {
         let mut why = io::Error::from(rustix::io::Errno::SRCH);
-        for &(Process { pid, user }, number) in &self.places {
-            match aside::of(user, move |_| open_files::memory(pid, number, writable).map(File::from)) {
+        for &(process, number) in &self.places {
+            let open = move |_: &Pulse| open_files::memory(process.pid, number, writable).map(File::from);
+            match aside::of(process, open) {
                 Some(Ok(file)) if id_of(&file)? == self.id => return Ok(file),
                 Some(Ok(_)) => {}
                 Some(Err(e)) => why = e.into(),
@@ -353,7 +352,8 @@ mod tests {
         let memory = rustix::fs::memfd_create("handle", rustix::fs::MemfdFlags::empty()).unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&memory);
         let path = format!("/proc/self/fd/{number}");
-        let opens_nothing = rustix::fs::open(path, OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        let opens_nothing =
+            rustix::fs::open(path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         let own = std::process::id();
         assert!(is_handle(own, std::os::fd::AsRawFd::as_raw_fd(&opens_nothing)) && !is_handle(own, number));
     }

@@ -26,7 +26,7 @@ pub fn read(from: Process, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Res
         return read_here(pid, pieces, to);
     }
     let (pieces, mut room) = (pieces.to_vec(), vec![0; to.len()]);
-    let copied = aside::of(user, move |_| read_here(pid, &pieces, &mut room).map(|()| room));
+    let copied = aside::of(from, move |_| read_here(pid, &pieces, &mut room).map(|()| room));
     to.copy_from_slice(&copied.unwrap_or(Err(nix::Error::ETIMEDOUT))?);
     Ok(())
 }
@@ -65,9 +65,9 @@ pub fn arenas(process: Process, most: Option<Duration>) -> io::Result<Vec<Arena>
 /// The memfds of this name that a process maps from their beginning on, be it in parts, of which some cannot be touched. Anything may be called so: of a file of somebody's own
 /// (FUSE) each look would have to wait for him, so only what is in the kernel's own file system counts.
 fn mapped(process: Process, name: &'static str, most: Option<Duration>) -> io::Result<Vec<Arena>> {
-    let (Process { pid, user }, device) = (process, mem::anonymous_device()?);
+    let (pid, device) = (process.pid, mem::anonymous_device()?);
     let until = most.map(|most| Instant::now() + most);
-    let all = aside::of(user, move |pulse| {
+    let all = aside::of(process, move |pulse| {
         let mut maps = BufReader::new(File::open(format!("/proc/{}/maps", shown_thread(pid)))?);
         let is_late = || {
             pulse.beat();
@@ -157,8 +157,8 @@ pub struct Place {
 /// # Errors
 /// As [`read`].
 pub fn slots(process: Process, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Place)>> {
-    let Process { pid, user } = process;
-    aside::of(user, move |pulse| slots_here(pid, arena, ring, pulse)).unwrap_or(Err(nix::Error::ETIMEDOUT))
+    let pid = process.pid;
+    aside::of(process, move |pulse| slots_here(pid, arena, ring, pulse)).unwrap_or(Err(nix::Error::ETIMEDOUT))
 }
 
 fn slots_here(pid: u32, arena: Arena, ring: u32, pulse: &Pulse) -> nix::Result<Vec<([u64; 2], Place)>> {
