@@ -2,6 +2,9 @@
 //!
 //! They are read from outside, as by `bypath ss`: no program does anything for it.
 
+mod names;
+mod text;
+
 use crate::connections::{self, Connection, Member, Scan};
 use crate::output::{self, Failure, Outcome};
 use crate::scrape::{self, Format};
@@ -9,17 +12,12 @@ use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::{Bytes, StatsSnapshot};
 use bypath_shm::view::{self, DatagramCounts};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
+use names::{Label, Names};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::time::Instant;
+use text::{Group, Value, text_of};
 
 /// Arguments of `bypath metrics`.
 #[derive(Debug, clap::Args)]
@@ -30,8 +28,9 @@ use std::time::Instant;
     Counters are sums over processes that run; with --listen also over those that have ended since (but for what they\n\
     did after they were last looked at). Processes whose counters are in a file (bypath run --stats) are counted as\n\
     bypath_uncounted_processes, and missing in the sums. Labels: the user's number, so that what his programs say is in no\n\
-    number of others; and the first 64 names of programs of root and the own user, 16 of each other one, then \"other\". What sockets\n\
-    of a netstack service do not move by rings has path=\"netstack:pair\": their descriptors, pairs of AF_UNIX sockets.\n\n\
+    number of others; and the first 64 names of programs of root and the own user, 16 of each other one (1024 of all of these),\n\
+    then \"other\". Other users who run nothing any more are forgotten, those who went first before others: their\n\
+    counters begin anew. What sockets of a netstack service do not move by rings has path=\"netstack:pair\": their descriptors, pairs of AF_UNIX sockets.\n\n\
     Exit status: 0; 1 if the address is not to be had; 2 for wrong usage.")]
 pub struct Args {
     /// Serve them by HTTP at /metrics: a port, on 127.0.0.1, or ADDRESS:PORT; port 0 is any
@@ -39,19 +38,12 @@ pub struct Args {
     listen: Option<SocketAddr>,
 }
 
-/// Programs of root and of the own user that have a label of their own.
-const NAMES: usize = 64;
-/// Programs of each other user that have one, and of all other users.
-const NAMES_OF_USER: usize = 16;
-const NAMES_OF_USERS: usize = 256;
 /// UDP sockets of each other user, and of all of them together, that a look did not show and that are not taken for closed: those of a
 /// process that lives.
 const UNSEEN_OF_USER: usize = 1 << 14;
 const UNSEEN_OF_USERS: usize = 1 << 16;
 /// The path of what sockets of netstack services do not move by rings.
 const PAIR: &str = "netstack:pair";
-/// Name of the others.
-const OTHER: &str = "other";
 
 /// Prints or serves.
 pub fn run(args: Args) -> Outcome {
@@ -151,23 +143,6 @@ impl Counts {
     }
 }
 
-/// A user's program, as the labels name it: what one user's says of itself is never in the sums of another one's.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Label {
-    user: u32,
-    command: String,
-}
-
-impl Label {
-    fn user(&self) -> (&'static str, String) {
-        ("user", self.user.to_string())
-    }
-
-    fn command(&self) -> (&'static str, String) {
-        ("command", self.command.clone())
-    }
-}
-
 /// A number for each user.
 type OfUsers = BTreeMap<u32, u64>;
 /// A process: its id and start time.
@@ -182,8 +157,7 @@ struct Ledger {
     /// Open UDP sockets.
     open: HashMap<Socket, (Label, Datagrams)>,
     gone: BTreeMap<Label, Counts>,
-    /// Those that stand for themselves.
-    names: BTreeSet<Label>,
+    names: Names,
     ticks_per_us: u64,
 }
 
@@ -221,6 +195,7 @@ impl Ledger {
         });
         let looked_at: HashSet<Id> = shown.values().map(|(id, _)| *id).collect();
         self.take_datagrams(sockets, |id| is_alive(id) && !looked_at.contains(id));
+        self.forget_who_is_gone();
         if self.ticks_per_us == 0 {
             self.ticks_per_us = bypath_sys::clock::ticks_per_us();
         }
@@ -285,25 +260,16 @@ impl Ledger {
 
     /// The label of a program.
     fn label(&mut self, member: &Member) -> Label {
-        let is_trusted = connections::is_trusted(member.user);
-        let label = Label { user: member.user, command: output::printable(&member.command) };
-        if self.names.contains(&label) {
-            return label;
-        }
-        let count = |f: &dyn Fn(u32) -> bool| self.names.iter().filter(|name| f(name.user)).count();
-        let is_full = if is_trusted {
-            count(&connections::is_trusted) >= NAMES
-        } else {
-            count(&|user| user == member.user) >= NAMES_OF_USER
-                || count(&|user| !connections::is_trusted(user)) >= NAMES_OF_USERS
-        };
-        if !is_full {
-            self.names.insert(label.clone());
-            return label;
-        }
-        // Other users beyond the most are told apart no more.
-        let is_known = is_trusted || self.names.iter().any(|name| name.user == member.user);
-        Label { user: if is_known { member.user } else { u32::MAX }, command: OTHER.to_owned() }
+        let before = self.alive.get(&(member.pid, member.start_time)).map(|(label, _)| label);
+        self.names.label(member.user, output::printable(&member.command), before)
+    }
+
+    /// Other users of whom nothing is there any more are remembered in bounds; what is counted of them later begins anew.
+    fn forget_who_is_gone(&mut self) {
+        let there = self.alive.values().map(|(label, _)| label.user);
+        let there = there.chain(self.open.values().map(|(label, _)| label.user));
+        let forgotten = self.names.end_look(there);
+        self.gone.retain(|label, _| !forgotten.contains(&label.user));
     }
 
     fn counters(&self) -> Vec<Group> {
@@ -450,90 +416,6 @@ fn first_of_holders(c: &Connection) -> bool {
     c.family.holders(c.end).map(|m| m.pid).min() == Some(c.process.pid)
 }
 
-/// A number, or a time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Value {
-    Whole(u64),
-    Real(f64),
-}
-
-impl Value {
-    fn encode(self, metric: MetricEncoder<'_>, counter: bool) -> fmt::Result {
-        match (self, counter) {
-            (Value::Whole(n), true) => ConstCounter::new(n).encode(metric),
-            (Value::Real(n), true) => ConstCounter::new(n).encode(metric),
-            (Value::Whole(n), false) => ConstGauge::new(i64::try_from(n).unwrap_or(i64::MAX)).encode(metric),
-            (Value::Real(n), false) => ConstGauge::new(n).encode(metric),
-        }
-    }
-}
-
-/// All values of one name.
-#[derive(Debug)]
-struct Group {
-    name: &'static str,
-    help: &'static str,
-    counter: bool,
-    values: Vec<(Vec<(&'static str, String)>, Value)>,
-}
-
-impl Group {
-    const fn gauge(name: &'static str, help: &'static str) -> Group {
-        Group { name, help, counter: false, values: Vec::new() }
-    }
-
-    const fn counter(name: &'static str, help: &'static str) -> Group {
-        Group { name, help, counter: true, values: Vec::new() }
-    }
-
-    fn with<const N: usize>(mut self, labels: [(&'static str, String); N], value: Value) -> Group {
-        self.values.push((labels.into(), value));
-        self
-    }
-}
-
-#[derive(Debug)]
-struct Groups(Vec<Group>);
-
-impl Collector for Groups {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        for group in self.0.iter().filter(|g| !g.values.is_empty()) {
-            let kind = if group.counter { MetricType::Counter } else { MetricType::Gauge };
-            let mut metric = encoder.encode_descriptor(group.name, group.help, None, kind)?;
-            for (labels, value) in &group.values {
-                if labels.is_empty() {
-                    // The only one of its name.
-                    value.encode(metric, group.counter)?;
-                    break;
-                }
-                value.encode(metric.encode_family(labels)?, group.counter)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The older text format: what is written for OpenMetrics, but that a counter is named in full in its type, and no end.
-fn text_of(groups: Vec<Group>) -> Result<String, fmt::Error> {
-    let counters: Vec<String> =
-        groups.iter().filter(|g| g.counter).map(|g| format!("bypath_{}", g.name)).collect();
-    let mut registry = Registry::with_prefix("bypath");
-    registry.register_collector(Box::new(Groups(groups)));
-    let mut open = String::new();
-    text::encode(&mut open, &registry)?;
-    let mut plain = String::with_capacity(open.len());
-    for line in open.lines().filter(|line| *line != "# EOF") {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some(what), Some(name), Some(rest)) if counters.iter().any(|c| c == name) => {
-                plain += &format!("# {what} {name}_total {rest}\n");
-            }
-            _ => plain += &format!("{line}\n"),
-        }
-    }
-    Ok(plain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -553,20 +435,6 @@ mod tests {
 
     fn sum(ledger: &Ledger) -> String {
         text_of(ledger.counters()).unwrap()
-    }
-
-    #[test]
-    fn names_types_and_labels_are_those_of_the_older_text() {
-        let groups = vec![
-            Group::counter("bytes", "Bytes").with([("command", "a\"b\\".to_owned())], Value::Whole(7)),
-            Group::counter("never", "Nothing"),
-            Group::gauge("sockets", "Sockets").with([], Value::Whole(2)),
-        ];
-        let text = text_of(groups).unwrap();
-        let expected = "# HELP bypath_bytes_total Bytes\n# TYPE bypath_bytes_total counter\n\
-            bypath_bytes_total{command=\"a\\\"b\\\\\"} 7\n\
-            # HELP bypath_sockets Sockets\n# TYPE bypath_sockets gauge\nbypath_sockets 2\n";
-        assert_eq!(text, expected);
     }
 
     #[test]
@@ -684,7 +552,7 @@ mod tests {
         }
         let text = sum(&ledger);
         let lines: Vec<_> = text.lines().filter(|l| l.starts_with("bypath_connections_total{")).collect();
-        assert_eq!(lines.len(), NAMES + 1);
+        assert_eq!(lines.len(), names::OF_TRUSTED + 1);
         assert!(lines.contains(&"bypath_connections_total{user=\"0\",command=\"other\"} 936"), "{text}");
     }
 
@@ -704,6 +572,97 @@ mod tests {
         let text = sum(&ledger);
         assert!(text.contains("bypath_connections_total{user=\"0\",command=\"server\"} 7\n"), "{text}");
         let lines = text.lines().filter(|l| l.starts_with("bypath_connections_total{")).count();
-        assert!(lines <= 2 * NAMES_OF_USERS + NAMES, "{lines}");
+        assert!(lines <= names::OF_USERS + 500 + names::OF_TRUSTED, "{lines}");
+    }
+
+    /// Its connections, if it is told of.
+    fn connections_of(ledger: &Ledger, user: u32, command: &str) -> Option<u64> {
+        let label = Label { user, command: command.to_owned() };
+        let alive = ledger.alive.values().filter(|(of, _)| *of == label).map(|(_, counts)| counts);
+        alive.chain(ledger.gone.get(&label)).map(|counts| counts.connections).reduce(|a, b| a + b)
+    }
+
+    #[test]
+    fn users_with_very_many_names_take_none_from_others() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let stranger = bypath_sys::process::euid() + 1000;
+        let honest = stranger + 500;
+        for n in 0..20 * 40 {
+            let label = ledger.label(&member(stranger + n % 20, &format!("liar{n}")));
+            ledger.take(vec![((n, 1), label, counts(1, 1))], |_| true);
+        }
+        let label = ledger.label(&member(honest, "server"));
+        ledger.take(vec![((9999, 1), label, counts(7, 1))], |_| true);
+        assert_eq!(connections_of(&ledger, honest, "server"), Some(7));
+        // With more of them his programs are not told apart, but they are his.
+        for n in 0..100 * 16 {
+            let label = ledger.label(&member(stranger + 1000 + n % 100, &format!("liar{n}")));
+            ledger.take(vec![((10_000 + n, 1), label, counts(1, 1))], |_| true);
+        }
+        let label = ledger.label(&member(honest + 1, "server"));
+        ledger.take(vec![((9998, 1), label, counts(7, 1))], |_| true);
+        assert_eq!(connections_of(&ledger, honest + 1, "other"), Some(7));
+    }
+
+    #[test]
+    fn names_of_who_is_gone_are_given_back_and_who_is_there_loses_nothing() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let stranger = bypath_sys::process::euid() + 1000;
+        let (honest, crowd) = (stranger + 500, stranger + 1000);
+        let id = |pid: u32| (pid, 1);
+        let look = |ledger: &mut Ledger, seen: &[(u32, u32, &str)]| {
+            let mut all = Vec::new();
+            for &(pid, user, command) in seen {
+                let label = ledger.label(&Member::new(pid, user, command));
+                all.push((id(pid), label, counts(1, 1)));
+            }
+            ledger.take(all, |_| false);
+            ledger.forget_who_is_gone();
+            let told = |user, command| connections_of(ledger, user, command);
+            (told(honest, "server"), told(honest, "other"), told(honest + 1, "job"), ledger.gone.len())
+        };
+        assert_eq!(
+            look(&mut ledger, &[(1, honest, "server"), (2, honest + 1, "job")]),
+            (Some(1), None, Some(1), 0)
+        );
+        // Who is gone is remembered.
+        assert_eq!(look(&mut ledger, &[(1, honest, "server")]), (Some(1), None, Some(1), 1));
+        for n in 0..20 {
+            let liars: Vec<_> = (0..16).map(|at| format!("liar{at}")).collect();
+            let mut seen: Vec<_> =
+                (0..160).map(|at| (100 + at, crowd + n * 10 + at % 10, &*liars[at as usize / 10])).collect();
+            seen.push((1, honest, "server"));
+            let (server, other, _, gone) = look(&mut ledger, &seen);
+            assert_eq!((server, other), (Some(1), None));
+            assert!(gone <= names::OF_USERS, "{gone}");
+        }
+        // What comes now has a name, and it goes on from nothing.
+        let now = look(&mut ledger, &[(1, honest, "server"), (3, honest + 1, "job")]);
+        assert_eq!((now.0, now.2), (Some(1), Some(1)));
+        // Users without number are not remembered for ever.
+        for n in 0..1000 {
+            let (.., gone) = look(&mut ledger, &[(1, honest, "server"), (5, crowd + n, "once")]);
+            assert!(gone <= names::OF_USERS, "{gone}");
+        }
+        assert!(
+            ledger.gone.len() <= names::GONE
+                && ledger.names.label(crowd, "new".into(), None).command == "new"
+        );
+    }
+
+    #[test]
+    fn what_was_counted_without_a_name_stays_so() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let stranger = bypath_sys::process::euid() + 1000;
+        for n in 0..16 {
+            ledger.label(&member(stranger, &format!("program{n}")));
+        }
+        let mut late = Member::new(7, stranger, "late");
+        for command in ["late", "program3"] {
+            command.clone_into(&mut late.command);
+            let label = ledger.label(&late);
+            ledger.take(vec![((7, 1), label, counts(3, 1))], |_| false);
+            assert_eq!(connections_of(&ledger, stranger, "other"), Some(3));
+        }
     }
 }
