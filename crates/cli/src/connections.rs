@@ -358,10 +358,13 @@ impl Opened {
 }
 
 impl Family {
-    /// The end at place `number` as it is now; `None` if it is not in use any more.
-    pub fn end(&self, number: usize) -> Option<End> {
-        let region = self.region.open(false).ok()?;
-        End::decode(number, &read_up_to(&region, view::end_offset(number), END_SIZE).ok()?)
+    /// The end at a place as it is now; `None` if it is not in use any more, or its processes had ended when this was asked for.
+    pub fn ends_now(&self) -> impl Fn(usize) -> Option<End> + use<> {
+        let region = self.region.open(false);
+        move |number| {
+            let region = region.as_ref().ok()?;
+            End::decode(number, &read_up_to(region, view::end_offset(number), END_SIZE).ok()?)
+        }
     }
 
     /// Whose word it is.

@@ -134,9 +134,7 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
     }
     let until = Instant::now() + Duration::from_secs_f64(args.wait);
     let records = loop {
-        let asked = asked.iter().map(Option::is_some);
-        let records: Vec<_> =
-            chosen.iter().zip(asked).map(|(c, asked)| outcome(c, asked, &is_done)).collect();
+        let records = look_again(&chosen, &asked, &is_done);
         if Instant::now() >= until || records.iter().all(|r| r.result != ASKED) {
             break records;
         }
@@ -238,8 +236,24 @@ fn ask(c: &Connection, wish: u32, late: u64) -> Result<Option<Delivery>, Failure
     asked.map(Some).map_err(|e| cannot_ask(c.process.pid, &e))
 }
 
-fn outcome(c: &Connection, asked: bool, is_done: &impl Fn(&End) -> bool) -> Record {
-    let now = c.family.end(c.end.number).filter(|now| now.generation == c.end.generation);
+/// What became of each. They are one process's: its region is opened once, and not for each of its connections, which are as many as it likes.
+fn look_again(
+    chosen: &[&Connection],
+    asked: &[Option<Delivery>],
+    is_done: &impl Fn(&End) -> bool,
+) -> Vec<Record> {
+    let mut records = Vec::new();
+    let mut asked = asked.iter().map(Option::is_some);
+    for of_family in chosen.chunk_by(|a, b| std::ptr::eq(a.family, b.family)) {
+        let now = of_family[0].family.ends_now();
+        let outcome = |(c, asked): (&&Connection, bool)| outcome(c, now(c.end.number), asked, is_done);
+        records.extend(of_family.iter().zip(asked.by_ref()).map(outcome));
+    }
+    records
+}
+
+fn outcome(c: &Connection, now: Option<End>, asked: bool, is_done: &impl Fn(&End) -> bool) -> Record {
+    let now = now.filter(|now| now.generation == c.end.generation);
     let result = match &now {
         None => "closed",
         Some(end) if is_done(end) => "done",

@@ -275,6 +275,36 @@ fn what_a_process_of_the_own_user_shows_is_bounded() {
     assert!((1..=(1 << 17) / PROCESSES + 100).contains(&sockets), "{sockets}");
 }
 
+/// Asking has its time; what became of them is looked at in one region that is open.
+#[test]
+fn connections_without_number_are_not_each_opened_to_be_looked_at() {
+    let name = "crowds::connections_without_number_are_not_each_opened_to_be_looked_at";
+    if !has(name, &["strace"]) {
+        return;
+    }
+    const CONNECTIONS: usize = 5000;
+    let liar = Liar::new();
+    for number in 0..CONNECTIONS {
+        liar.has_end(number, 1000 + number as u64, 0);
+        let end = &liar.family.ends[number];
+        end.local.set(2, 1000, [127; 16]);
+        end.remote.set(2, 80, [127; 16]);
+    }
+    let folder = TempDir::new();
+    let calls = folder.join("calls");
+    let mut recall = Command::new("strace");
+    recall.args(["-f", "-qq", "-e", "trace=openat", "-o"]).arg(&calls).arg(crate::common::BYPATH);
+    recall.args(["recall", "--wait", "0", &std::process::id().to_string()]).env("BYPATH_CONFIG", "none");
+    let output = within(2 * LONG, recall);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), CONNECTIONS + 1);
+    // That it is to be read alone, anew: for each of those that were asked it was opened to be written to.
+    let calls = std::fs::read_to_string(calls).expect("calls");
+    let read_only = calls.lines().filter(|line| line.contains("O_RDONLY|O_NOCTTY|O_NONBLOCK"));
+    let opened = read_only.count();
+    assert!((1..50).contains(&opened), "{opened} of {}", calls.lines().count());
+}
+
 #[test]
 fn sizes_that_no_ring_has_are_not_looked_for() {
     if !has("crowds::sizes_that_no_ring_has_are_not_looked_for", &["python3"]) {
