@@ -107,7 +107,7 @@ reasons! {
     RecalledTaken = 60, "recalled-taken", "taken back because another process took a descriptor of it (pidfd_getfd)";
     SharedPort = 61, "shared-port", "other sockets may be bound to the same port (SO_REUSEADDR, SO_REUSEPORT)";
     UnknownSource = 62, "unknown-source", "the sender is not known by the address that it claims, or is not of this host";
-    PeerUnproven = 63, "peer-unproven", "who answers has not shown that it has the other end of this connection (--rendezvous), or what the kernel counts at both does not agree";
+    PeerUnproven = 63, "peer-unproven", "who answers has not shown that it has the other end of this connection (--rendezvous), or what the kernel counts at both does not agree; or, of another user, too little that this end has sent was acknowledged yet";
     OtherUser = 64, "other-user", "the other UDP socket belongs to another user, or another user answers at its name: senders see what the others write to a mailbox (--allow-uid is about connections)";
     OtherNamespace = 65, "other-namespace", "the program at this end is in another network namespace than the socket; or, of UDP, the one at the other end lives in other pid, user or mount namespaces";
     OtherHost = 66, "other-host", "datagrams go to another host, to a group or everybody, or to the address of a link";

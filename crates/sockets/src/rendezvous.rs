@@ -464,7 +464,10 @@ fn greeted(
             }
             let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
             let found = peer_socket(s)?;
-            if found.cookie != peer_cookie || found.uid != uid || found.inode == 0 {
+            if found.inode == 0 {
+                return Err(Reason::PeerPlain);
+            }
+            if found.cookie != peer_cookie || found.uid != uid {
                 return Err(Reason::Squatter);
             }
             if m[5..8] != state.namespaces && !abroad::is_asked_for(m[11]) {

@@ -43,18 +43,19 @@ pub fn tcp(netlink: i32, local: &Address, remote: &Address) -> Result<Option<Fou
     asked(netlink, libc::IPPROTO_TCP, local, remote, 0).map(|found| found.map(|(found, _)| found))
 }
 
-/// As [`tcp`], with what the kernel tells of the connection. `netlink` may be another process's, who means harm: only answers of
-/// the kernel to this question count.
+/// As [`tcp`], with what the kernel tells of the connection, if it does: not of one that is over, or has not begun. `netlink` may be another process's, who means
+/// harm: only answers of the kernel to this question count.
 ///
 /// # Errors
 /// Errors of the netlink socket; EINVAL for an answer that is none to this question.
-pub fn tcp_with_info(netlink: i32, local: &Address, remote: &Address) -> Result<Option<(Found, TcpInfo)>> {
+pub fn tcp_with_info(
+    netlink: i32,
+    local: &Address,
+    remote: &Address,
+) -> Result<Option<(Found, Option<TcpInfo>)>> {
     // linux/inet_diag.h: INET_DIAG_INFO is 2, and is asked for by the bit before.
     const INFO: u8 = 1 << 1;
-    let Some((found, info)) = asked(netlink, libc::IPPROTO_TCP, local, remote, INFO)? else {
-        return Ok(None);
-    };
-    Ok(Some((found, info.ok_or(Errno::INVAL)?)))
+    asked(netlink, libc::IPPROTO_TCP, local, remote, INFO)
 }
 
 /// Looks up the UDP socket that gets what is sent from `source` to `to`: the kernel's own look-up. `None` if this network
@@ -106,9 +107,9 @@ fn asked(
         return Err(Errno::INVAL);
     }
     let half = |at| word(&answer, at);
-    // The ports, as they were asked for: a connection has no other ones.
+    // Where there is no such connection a listener at that port is told, which has no other end.
     if protocol == libc::IPPROTO_TCP && answer[20..24] != request[24..28] {
-        return Err(Errno::INVAL);
+        return Ok(None);
     }
     let state = answer[17];
     let is_end = protocol != libc::IPPROTO_TCP || is_synchronized(state);
@@ -353,7 +354,10 @@ mod tests {
             assert_ne!(found.inode, 0);
             let (again, there) = tcp_with_info(netlink, &remote, &local).unwrap().expect("the same");
             assert_eq!(again, found);
+            let there = there.expect("its counts");
             assert!(TcpInfo::of(client.as_raw_fd()).unwrap().is_mirrored([&there; 2]));
+            let nobody = Address { port: 1, ..local };
+            assert_eq!(tcp(netlink, &remote, &nobody).unwrap(), None, "the listener");
             let nobody = Address { port: 1, ..remote };
             assert_eq!(tcp(netlink, &nobody, &local).unwrap(), None);
             assert_eq!(tcp_with_info(netlink, &nobody, &local).unwrap(), None);

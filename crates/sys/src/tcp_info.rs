@@ -7,12 +7,16 @@ use crate::{Errno, Result};
 pub const SIZE: usize = 216;
 /// The SYN and the FIN are counted where octets are acknowledged, the FIN where they are received.
 const SIGNS: u64 = 2;
+/// An end that has had so many octets acknowledged is told from one of which nobody has heard anything but signs.
+const TOLD: u64 = 8;
 
 /// What both ends of a connection know of it, each from its own side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Options that the handshake agreed on: time stamps, SACK, window scale (lowest bits of tcpi_options).
     options: u8,
+    /// Octets came, or went, with the SYN (TCP Fast Open).
+    is_fast_open: bool,
     /// Window scales: that of the other end, and the own one.
     scales: [u8; 2],
     /// Octets given to the kernel for the other end, acknowledged by it, and received from it.
@@ -25,6 +29,9 @@ pub struct TcpInfo {
     round_trip: u32,
 }
 
+/// TCPI_OPT_SYN_DATA of linux/tcp.h.
+const SYN_DATA: u8 = 32;
+
 impl TcpInfo {
     /// `None`: the kernel tells too little.
     pub fn parse(raw: &[u8]) -> Option<TcpInfo> {
@@ -34,6 +41,7 @@ impl TcpInfo {
         let (sent, again, unsent) = (word(200)?, word(208)?, half(144)?);
         Some(TcpInfo {
             options: raw.get(5)? & 7,
+            is_fast_open: raw.get(5)? & SYN_DATA != 0,
             scales: [raw.get(6)? & 15, raw.get(6)? >> 4],
             written: sent.wrapping_sub(again).wrapping_add(u64::from(unsent)),
             acknowledged: word(120)?,
@@ -73,6 +81,12 @@ impl TcpInfo {
     /// The same without a look at the time, which always holds of the two ends of a connection, one that is half closed among them.
     pub fn agrees(&self, there: [&TcpInfo; 2]) -> bool {
         self.agrees_up_to(SIGNS, there)
+    }
+
+    /// Whether `there`, which [agrees](TcpInfo::agrees), must have heard this end: it has received what was acknowledged here. Of two ends that were never one
+    /// connection none is told octets by the other one's segments, but for those that come with a SYN.
+    pub fn was_heard_by(&self, there: &TcpInfo) -> bool {
+        self.acknowledged >= TOLD && !there.is_fast_open
     }
 
     /// `ends`: signs that were received beside octets.
@@ -146,7 +160,12 @@ mod tests {
         assert!(!of(&server).is_mirrored([&of(&other); 2]));
         exchange(&mut other, &mut others, 10);
         assert!(!of(&client).agrees([&of(&others); 2]) && !of(&server).agrees([&of(&other); 2]));
+        assert!(of(&client).was_heard_by(&of(&server)) && of(&server).was_heard_by(&of(&client)));
+        let mut early = of(&server);
+        early.is_fast_open = true;
+        assert!(!of(&client).was_heard_by(&early));
         let fresh = pair();
+        assert!(!of(&fresh.0).was_heard_by(&of(&fresh.1)), "nothing was said");
         assert!(!of(&client).agrees([&of(&fresh.1); 2]), "it has received nothing");
         // As many octets, at another time: accounts of the same moment differ.
         let (here, there) = (of(&client), of(&server));

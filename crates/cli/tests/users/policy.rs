@@ -1,6 +1,6 @@
 //! Server and client of different users: the kernel path by default, the ring where both sides allow it.
 
-use crate::stage::{Side, Stage, installed, open_to_all};
+use crate::stage::{Counted, Side, Stage, installed, open_to_all};
 use crate::support::{assert_same, missing, ring_required, sample, skip};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -64,6 +64,29 @@ fn users_that_name_each_other_use_the_ring() {
     let server = Side { options: &[("allow-uid", "65002")], ..Side::user(ANNE) };
     let client = Side { options: &[("allow-uid", "65001")], ..Side::user(BERT) };
     stage.ping(&server, &client).assert_ring();
+}
+
+/// Of what another user shows as the other end of a connection that hears nothing of this one nobody knows that it is.
+#[test]
+fn who_hears_nothing_of_another_user_meets_nobody_of_him() {
+    let played = |users: [u32; 2]| {
+        let stage = stage("who_hears_nothing_of_another_user_meets_nobody_of_him", NEEDS)?;
+        let of = |uid: u32, stats: &str| {
+            let side = Side { options: &[("allow-uid", "any")], ..Side::user(uid) };
+            let python = stage.program(&side, stats, &installed("python3"));
+            python.arg(stage.scene.path("one_way.py"))
+        };
+        let mut server = of(users[0], "server.stats").arg("server").start();
+        let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+        of(users[1], "client.stats").arg("client").arg(port.to_string()).finish();
+        let payload = server.wait().number("payload ");
+        assert_eq!(payload, 20_480_000);
+        Some(Counted { payload, ..stage.counted() })
+    };
+    let Some(counted) = played([ANNE, BERT]) else { return };
+    counted.assert_kernel(Some("peer-unproven"), None);
+    let own = played([ANNE, ANNE]).expect("users");
+    assert!(!ring_required() || (own.server.upgraded, own.client.upgraded) == (1, 1), "{own:#?}");
 }
 
 /// What rings bells is the kernel's, of which all users together have so much. A process that is forked while nothing of it is left still wakes its peers.

@@ -57,6 +57,7 @@ impl Stage {
             (scripts.join("stranger.py"), "stranger.py"),
             (scripts.join("lender.py"), "lender.py"),
             (scripts.join("unrung.py"), "unrung.py"),
+            (scripts.join("one_way.py"), "one_way.py"),
         ];
         for (from, name) in copies {
             let to = scene.path(name);

@@ -253,7 +253,7 @@ pub fn verify(s: &Sock, cookie: u64, namespace: u64, [diag, probe]: [i32; 2]) ->
         let (found, info) =
             sockdiag::tcp_with_info(diag, &remote, &local).map_err(unproven)?.ok_or(Reason::PeerUnproven)?;
         let is_it = found.cookie == cookie && found.inode != 0 && found.uid == uid;
-        if is_it { Ok(info) } else { Err(Reason::PeerUnproven) }
+        info.filter(|_| is_it).ok_or(Reason::PeerUnproven)
     };
     for _ in 0..LOOKS {
         let before = there()?;

@@ -35,8 +35,8 @@ pub(super) fn usual(reason: Reason) -> Option<&'static str> {
              between, start both programs with a folder that both have: bypath run --rendezvous FOLDER -- PROGRAM"
         }
         PeerUnproven => {
-            "Look whether a proxy stands between the ends, or whether networks with equal addresses use the same folder \
-             of --rendezvous: give each of them one of its own."
+            "With another user's program, which --allow-uid names: a connection by which this end sends nothing stays on the kernel. With --rendezvous: look \
+             whether a proxy stands between the ends, or whether networks with equal addresses use the same folder: give each of them one of its own."
         }
         RendezvousFolder => {
             "Let the folder be the user's who runs these programs, or root's, closed to others (chmod 700) or sticky \
