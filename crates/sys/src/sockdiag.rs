@@ -58,6 +58,51 @@ pub fn tcp_with_info(
     asked(netlink, libc::IPPROTO_TCP, local, remote, INFO)
 }
 
+/// Whether no other TCP connection of this network namespace has the addresses of the one with this cookie: beside a socket that is bound to a device there may be one.
+/// The kernel goes through all of its connections.
+///
+/// # Errors
+/// Errors of the netlink socket; EMSGSIZE: so many have these ports that it cannot be told.
+pub fn is_the_only_one(netlink: i32, local: &Address, remote: &Address, cookie: u64) -> Result<bool> {
+    let wanted = [mapped(local.family, &local.bytes), mapped(remote.family, &remote.bytes)];
+    // One of IPv6 may have mapped addresses, beside one of IPv4.
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut request = [0u8; 72];
+        header(&mut request);
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        request[6..8].copy_from_slice(&flags.to_ne_bytes());
+        request[16] = family as u8;
+        request[17] = libc::IPPROTO_TCP as u8;
+        let states = SYNCHRONIZED.iter().fold(0u32, |states, state| states | 1 << state);
+        request[20..24].copy_from_slice(&states.to_ne_bytes());
+        request[24..26].copy_from_slice(&local.port.to_be_bytes());
+        request[26..28].copy_from_slice(&remote.port.to_be_bytes());
+        let mut is_alone = true;
+        each_told(netlink, &request, |message| {
+            let (family, own) = (u16::from(message[0]), word(message, 44));
+            let found = [&message[8..24], &message[24..40]].map(|octets| mapped(family, octets));
+            let is_it = u64::from(own) | u64::from(word(message, 48)) << 32 == cookie;
+            is_alone &= is_it || found != wanted;
+        })?;
+        if !is_alone {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// An address as one of IPv6.
+fn mapped(family: u16, octets: &[u8]) -> [u8; 16] {
+    let mut address = [0; 16];
+    if i32::from(family) == libc::AF_INET {
+        address[10..12].copy_from_slice(&[0xff; 2]);
+        address[12..].copy_from_slice(&octets[..4]);
+    } else {
+        address.copy_from_slice(&octets[..16]);
+    }
+    address
+}
+
 /// Looks up the UDP socket that gets what is sent from `source` to `to`: the kernel's own look-up. `None` if this network
 /// namespace has none.
 ///
@@ -67,16 +112,9 @@ pub fn udp(netlink: i32, source: &Address, to: &Address) -> Result<Option<Found>
     asked(netlink, libc::IPPROTO_UDP, source, to, 0).map(|found| found.map(|(found, _)| found))
 }
 
-/// Whether both ends have heard of each other (RFC 9293, 3.4), and the kernel still has the connection: include/net/tcp_states.h.
-fn is_synchronized(state: u8) -> bool {
-    const ESTABLISHED: u8 = 1;
-    const FIN_WAIT1: u8 = 4;
-    const FIN_WAIT2: u8 = 5;
-    const CLOSE_WAIT: u8 = 8;
-    const LAST_ACK: u8 = 9;
-    const CLOSING: u8 = 11;
-    matches!(state, ESTABLISHED | FIN_WAIT1 | FIN_WAIT2 | CLOSE_WAIT | LAST_ACK | CLOSING)
-}
+/// States in which both ends have heard of each other (RFC 9293, 3.4), and the kernel still has the connection: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK
+/// and CLOSING of include/net/tcp_states.h.
+const SYNCHRONIZED: [u8; 6] = [1, 4, 5, 8, 9, 11];
 
 fn asked(
     netlink: i32,
@@ -112,7 +150,7 @@ fn asked(
         return Ok(None);
     }
     let state = answer[17];
-    let is_end = protocol != libc::IPPROTO_TCP || is_synchronized(state);
+    let is_end = protocol != libc::IPPROTO_TCP || SYNCHRONIZED.contains(&state);
     let found = Found {
         state,
         cookie: u64::from(half(16 + 4 + 40)) | u64::from(half(16 + 4 + 44)) << 32,
@@ -273,24 +311,9 @@ fn header(request: &mut [u8]) {
 
 /// Sends a query for one socket and takes the answer; returns its length, `None` if there is no such socket.
 fn ask(netlink: i32, request: &[u8], answer: &mut [u8; 2048]) -> Result<Option<usize>> {
-    // Answers of an earlier, interrupted query may still wait, or those of another user of the socket: a limited number is
-    // thrown away.
-    for _ in 0..16 {
-        if receive(netlink, answer).is_err() {
-            break;
-        }
-    }
-    // sockaddr_nl of the kernel, whatever the socket is connected to.
-    let mut to = [0u8; NAME];
-    to[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
-    let (at, len) = (request.as_ptr() as usize, request.len());
-    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
-    // SAFETY: the kernel reads the request and the name, a local.
-    check(unsafe {
-        syscall(libc::SYS_sendto, [netlink as usize, at, len, flags, to.as_ptr() as usize, NAME])
-    })?;
+    say(netlink, request, answer)?;
     let (len, is_kernel) = receive(netlink, answer)?;
-    if len < 20 || !is_kernel || answer[8..12] != request[8..12] {
+    if !(20..=answer.len()).contains(&len) || !is_kernel || answer[8..12] != request[8..12] {
         return Err(Errno::INVAL);
     }
     let kind = u16::from_ne_bytes([answer[4], answer[5]]);
@@ -306,11 +329,57 @@ fn ask(netlink: i32, request: &[u8], answer: &mut [u8; 2048]) -> Result<Option<u
     Ok(Some(len))
 }
 
+/// Calls `f` with each struct inet_diag_msg, and what follows it, of a listing.
+fn each_told(netlink: i32, request: &[u8], mut f: impl FnMut(&[u8])) -> Result<()> {
+    /// Messages of a listing at most.
+    const MOST: u32 = 64;
+    let mut answer = [0u8; 4096];
+    say(netlink, request, &mut answer)?;
+    for _ in 0..MOST {
+        let (len, is_kernel) = receive(netlink, &mut answer)?;
+        let mut rest = answer.get(..len).ok_or(Errno::MSGSIZE)?;
+        while rest.len() >= 16 {
+            let size = word(rest, 0) as usize;
+            let message = rest.get(..size).filter(|m| m.len() >= 16).ok_or(Errno::INVAL)?;
+            if !is_kernel || message[8..12] != request[8..12] {
+                return Err(Errno::INVAL);
+            }
+            match i32::from(u16::from_ne_bytes([message[4], message[5]])) {
+                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_ERROR => return Err(Errno::from_raw_os_error(-(word(message, 16) as i32))),
+                _ if message.len() >= 16 + 72 => f(&message[16..]),
+                _ => return Err(Errno::INVAL),
+            }
+            rest = rest.get(size.next_multiple_of(4)..).unwrap_or(&[]);
+        }
+    }
+    Err(Errno::MSGSIZE)
+}
+
+/// Sends a question. Answers of an earlier, interrupted query may still wait, or those of another user of the socket: a limited number is thrown away, in `room`.
+fn say(netlink: i32, request: &[u8], room: &mut [u8]) -> Result<()> {
+    for _ in 0..16 {
+        if receive(netlink, room).is_err() {
+            break;
+        }
+    }
+    // sockaddr_nl of the kernel, whatever the socket is connected to.
+    let mut to = [0u8; NAME];
+    to[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
+    let (at, len) = (request.as_ptr() as usize, request.len());
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
+    // SAFETY: the kernel reads the request and the name, a local.
+    check(unsafe {
+        syscall(libc::SYS_sendto, [netlink as usize, at, len, flags, to.as_ptr() as usize, NAME])
+    })
+    .map(drop)
+}
+
 /// Octets of struct sockaddr_nl.
 const NAME: usize = 12;
 
 /// The kernel answers a sock_diag query before sendto returns, so this does not wait, but for a listing that somebody else who has the socket is just being
-/// told. Also whether it was the kernel.
+/// told. More octets than there is room for: it was longer. Also whether it was the kernel.
 fn receive(netlink: i32, buf: &mut [u8]) -> Result<(usize, bool)> {
     let mut from = [0xffu8; NAME];
     let mut len = NAME as u32;
@@ -322,7 +391,7 @@ fn receive(netlink: i32, buf: &mut [u8]) -> Result<(usize, bool)> {
                 netlink as usize,
                 buf.as_mut_ptr() as usize,
                 buf.len(),
-                libc::MSG_DONTWAIT as usize,
+                (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as usize,
                 from.as_mut_ptr() as usize,
                 &raw mut len as usize,
             ],
@@ -356,13 +425,37 @@ mod tests {
             assert_eq!(again, found);
             let there = there.expect("its counts");
             assert!(TcpInfo::of(client.as_raw_fd()).unwrap().is_mirrored([&there; 2]));
+            assert_eq!(is_the_only_one(netlink, &remote, &local, cookie), Ok(true));
+            assert_eq!(
+                is_the_only_one(netlink, &remote, &local, cookie + 1),
+                Ok(false),
+                "beside another one"
+            );
             let nobody = Address { port: 1, ..local };
+            assert_eq!(is_the_only_one(netlink, &remote, &nobody, cookie + 1), Ok(true));
             assert_eq!(tcp(netlink, &remote, &nobody).unwrap(), None, "the listener");
             let nobody = Address { port: 1, ..remote };
             assert_eq!(tcp(netlink, &nobody, &local).unwrap(), None);
             assert_eq!(tcp_with_info(netlink, &nobody, &local).unwrap(), None);
             fd::close(netlink);
         }
+    }
+
+    #[test]
+    fn one_of_another_family_is_seen_beside_it() {
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let address = |mine: bool| match mine {
+            true => crate::sock::local_address(client.as_raw_fd()).unwrap(),
+            false => crate::sock::remote_address(client.as_raw_fd()).unwrap(),
+        };
+        let cookie = crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
+        let netlink = open(3).unwrap();
+        assert_eq!(is_the_only_one(netlink, &address(false), &address(true), cookie), Ok(true));
+        assert_eq!(is_the_only_one(netlink, &address(false), &address(true), 0), Ok(false));
+        fd::close(netlink);
     }
 
     /// A socket that connects to a port of 127.0.0.1, and is not waited for.

@@ -13,6 +13,8 @@ const TOLD: u64 = 8;
 /// What both ends of a connection know of it, each from its own side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Its state: 1 is established.
+    state: u8,
     /// Options that the handshake agreed on: time stamps, SACK, window scale (lowest bits of tcpi_options).
     options: u8,
     /// Octets came, or went, with the SYN (TCP Fast Open).
@@ -40,6 +42,7 @@ impl TcpInfo {
         let word = |at: usize| Some(u64::from_ne_bytes(raw.get(at..at + 8)?.try_into().ok()?));
         let (sent, again, unsent) = (word(200)?, word(208)?, half(144)?);
         Some(TcpInfo {
+            state: *raw.first()?,
             options: raw.get(5)? & 7,
             is_fast_open: raw.get(5)? & SYN_DATA != 0,
             scales: [raw.get(6)? & 15, raw.get(6)? >> 4],
@@ -83,10 +86,13 @@ impl TcpInfo {
         self.agrees_up_to(SIGNS, there)
     }
 
-    /// Whether `there`, which [agrees](TcpInfo::agrees), must have heard this end: it has received what was acknowledged here. Of two ends that were never one
-    /// connection none is told octets by the other one's segments, but for those that come with a SYN.
+    /// Whether `there`, which [agrees](TcpInfo::agrees), has heard octets of this end, none of them with the SYN, and both directions are open: neither end can have gone.
     pub fn was_heard_by(&self, there: &TcpInfo) -> bool {
-        self.acknowledged >= TOLD && !there.is_fast_open
+        const ESTABLISHED: u8 = 1;
+        self.state == ESTABLISHED
+            && there.state == ESTABLISHED
+            && self.acknowledged >= TOLD
+            && !there.is_fast_open
     }
 
     /// `ends`: signs that were received beside octets.
@@ -148,6 +154,7 @@ mod tests {
         assert_eq!(server.read(&mut [0; 1]).unwrap(), 0);
         let (here, there) = (of(&client), of(&server));
         assert!(here.agrees([&there; 2]) && there.agrees([&here; 2]), "{here:?} {there:?}");
+        assert!(!here.was_heard_by(&there) && !there.was_heard_by(&here), "one is going");
     }
 
     #[test]

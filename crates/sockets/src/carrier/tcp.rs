@@ -59,8 +59,12 @@ impl Backend for Tcp {
             let (again, after) = there()?;
             again.cookie == found.cookie && after.is_some_and(|after| here.agrees([&before, &after]))
         };
-        // What another user makes agree, with sockets of equal addresses beside these, has heard nothing of this end.
-        if agrees && (is_own || here.was_heard_by(&before)) { Ok(found) } else { Err(Reason::PeerUnproven) }
+        // Another user may make a socket whose counts agree, beside the other end or in its place (ADR 0039).
+        let is_it = || {
+            here.was_heard_by(&before)
+                && sockdiag::is_the_only_one(netlink, &remote, &local, found.cookie) == Ok(true)
+        };
+        if agrees && (is_own || is_it()) { Ok(found) } else { Err(Reason::PeerUnproven) }
     }
 
     fn standing(&self, s: &Sock) -> Result<Standing> {
