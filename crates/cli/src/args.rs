@@ -143,6 +143,14 @@ pub enum Command {
     Man(cmd::man::Args),
 }
 
+impl Command {
+    /// Whether it has a thread for each user whose processes it looks at.
+    pub fn looks_at_others(&self) -> bool {
+        use Command::{Dump, Metrics, Recall, Ss, Stats, Top, Upgrade, Why};
+        matches!(self, Ss(_) | Why(_) | Recall(_) | Upgrade(_) | Stats(_) | Top(_) | Dump(_) | Metrics(_))
+    }
+}
+
 /// Where JSON goes, if it was asked for.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Json {

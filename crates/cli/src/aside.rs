@@ -20,6 +20,8 @@ const OF_USER: usize = 4;
 const LEFT_BEHIND: usize = 64;
 /// Threads for other users that wait for something to do.
 const IDLE: usize = 16;
+/// Octets of a thread's stack: where addresses are limited those of all of them are to leave enough for what is found.
+const STACK: usize = 256 << 10;
 
 /// Who keeps a look waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +226,7 @@ fn looker(processes: &[Process]) -> Result<(Looker, Duration, usize), Refused> {
         given.iter().for_each(|job| job());
     };
     its.threads += 1;
-    if thread::Builder::new().name("looks".into()).spawn(work).is_err() {
+    if thread::Builder::new().name("looks".into()).stack_size(STACK).spawn(work).is_err() {
         its.threads -= 1;
         all.forget_if_unused(user);
         return Err(Refused::Thread);

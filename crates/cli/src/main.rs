@@ -27,7 +27,11 @@ use args::{Cli, Command};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Cli::of_this_process().command {
+    let command = Cli::of_this_process().command;
+    if command.looks_at_others() {
+        bypath_sys::heap::share_one();
+    }
+    let result = match command {
         Command::Run(args) => cmd::run::run(args),
         Command::Ss(args) => cmd::ss::run(args),
         Command::Why(args) => cmd::why::run(args),

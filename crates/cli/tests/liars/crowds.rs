@@ -243,13 +243,11 @@ fn a_region_that_is_open_very_often_hides_nobody() {
     }
 }
 
-#[test]
-fn what_a_process_of_the_own_user_shows_is_bounded() {
-    if !has("crowds::what_a_process_of_the_own_user_shows_is_bounded", &["sleep"]) {
-        return;
-    }
-    // As many processes as there can be hold every socket that there can be, they say.
-    const PROCESSES: usize = 64;
+/// As many processes as a region can have.
+const PROCESSES: usize = 64;
+
+/// As many processes of the own user as there can be, which hold every socket that there can be, they say.
+fn with_all_there_can_be() -> (Liar, Vec<Running>) {
     let liar = Liar::new();
     let others: Vec<_> = (0..PROCESSES)
         .map(|_| Running(Command::new("sleep").arg("1000").stdout(copy(&liar)).spawn().expect("sleep")))
@@ -261,8 +259,11 @@ fn what_a_process_of_the_own_user_shows_is_bounded() {
         liar.has_end(number, 0, 0);
         liar.family.ends[number].holders.store(u64::MAX, Relaxed);
     }
-    let honest = liar.and_another();
-    honest.has_end(0, 77, 78);
+    (liar, others)
+}
+
+/// With few addresses, `ss` shows this process's one connection, and says that it has left out others.
+fn is_shown_with_few_addresses() {
     let mut ss = Command::new("sh");
     ss.args(["-c", "ulimit -v 300000; exec \"$0\" ss --json --pid \"$1\"", crate::common::BYPATH]);
     ss.arg(std::process::id().to_string()).env("BYPATH_CONFIG", "none");
@@ -270,9 +271,34 @@ fn what_a_process_of_the_own_user_shows_is_bounded() {
     let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
     assert!(stderr(&output).contains("shows more sockets than are looked at"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_a_process_of_the_own_user_shows_is_bounded() {
+    if !has("crowds::what_a_process_of_the_own_user_shows_is_bounded", &["sleep"]) {
+        return;
+    }
+    let (liar, _others) = with_all_there_can_be();
+    let honest = liar.and_another();
+    honest.has_end(0, 77, 78);
+    is_shown_with_few_addresses();
     let text = stdout(&within(LONG, bypath(["metrics"])));
     let sockets = sockets_of(rustix::process::geteuid().as_raw(), &text);
     assert!((1..=(1 << 17) / PROCESSES + 100).contains(&sockets), "{sockets}");
+}
+
+/// Each has a thread of its own that looks.
+#[test]
+fn users_without_number_take_no_addresses_from_who_looks() {
+    let name = "crowds::users_without_number_take_no_addresses_from_who_looks";
+    if !has(name, &["setpriv", "sleep"]) || !may_be_others(name) {
+        return;
+    }
+    let (liar, _others) = with_all_there_can_be();
+    let honest = liar.and_another();
+    honest.has_end(0, 77, 78);
+    let _users: Vec<_> = (0..20).map(|n| holder(&liar.and_another(), STRANGER + 1 + n)).collect();
+    is_shown_with_few_addresses();
 }
 
 /// Asking has its time; what became of them is looked at in one region that is open.
