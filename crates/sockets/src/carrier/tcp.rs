@@ -52,6 +52,11 @@ impl Backend for Tcp {
         if !is_there && !is_own {
             return Err(Reason::OtherNamespace);
         }
+        // Another user may make a socket whose counts agree, beside the other end or in its place (ADR 0039). Looked for first: while this end is open the other one is there.
+        let is_alone = || sockdiag::is_the_only_one(netlink, &remote, &local, found.cookie) == Ok(true);
+        if !is_own && !is_alone() {
+            return Err(Reason::PeerUnproven);
+        }
         // Of two ends of one connection this always holds.
         let here = TcpInfo::of(fd).map_err(untold)?;
         let agrees = here.agrees([&before; 2]) || {
@@ -59,12 +64,7 @@ impl Backend for Tcp {
             let (again, after) = there()?;
             again.cookie == found.cookie && after.is_some_and(|after| here.agrees([&before, &after]))
         };
-        // Another user may make a socket whose counts agree, beside the other end or in its place (ADR 0039).
-        let is_it = || {
-            here.was_heard_by(&before)
-                && sockdiag::is_the_only_one(netlink, &remote, &local, found.cookie) == Ok(true)
-        };
-        if agrees && (is_own || is_it()) { Ok(found) } else { Err(Reason::PeerUnproven) }
+        if agrees && (is_own || here.was_heard_by(&before)) { Ok(found) } else { Err(Reason::PeerUnproven) }
     }
 
     fn standing(&self, s: &Sock) -> Result<Standing> {
