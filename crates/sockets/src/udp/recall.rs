@@ -24,17 +24,6 @@ static WAITS: Budget = Budget::new(1_000_000_000);
 /// Stand-ins that are kept while a mailbox is recalled.
 const KEPT: usize = 8;
 
-/// Which of those who hold the socket can read its ring after a recall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Readers {
-    /// All who will read: what the kernel has may be newer than what is in the ring, which stays then, so that it is read first.
-    All,
-    /// Not those who get the socket now, and who may be the only ones that read it: what waits goes behind what the kernel has.
-    Some,
-    /// Nobody: what can be saved is, as this process is about to become another program, say.
-    None,
-}
-
 /// Whether it is time still to wait.
 fn waits(most_ns: u64) -> impl FnMut() -> bool {
     let until = clock::monotonic_ns() + most_ns;
@@ -128,8 +117,8 @@ impl Entrance {
     }
 }
 
-/// What the kernel has queued, and what is sent again, in the memory that it counts for that. Its queue takes no more: to ask for more, and to send it, would only
-/// take time, as long as whoever writes into the ring likes, and keep out what others send there.
+/// What is sent again, in the memory that the kernel counts for it. Its queue takes no more: to ask for more, and to send it, would only take time, as long as
+/// whoever writes into the ring likes, and keep out what others send there.
 #[derive(Clone, Copy)]
 struct Load {
     sum: u64,
@@ -137,11 +126,9 @@ struct Load {
 }
 
 impl Load {
-    /// What the kernel has already.
-    fn of(fd: i32) -> Load {
-        let sum = sock::receive_memory(fd).unwrap_or(0) as u64;
+    fn none(fd: i32) -> Load {
         let most = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
-        Load { sum, most: most.max(0) as u64 }
+        Load { sum: 0, most: most.max(0) as u64 }
     }
 
     /// That and a datagram that counts so much; `None`: there is no room for it.
@@ -164,7 +151,7 @@ impl Record {
     /// Before something changes by which the kernel decides what it lets into its queue: what waits has been let in, so it lies there before that.
     pub(super) fn recall_before(&self, reason: Reason) {
         if self.has_unread() {
-            self.recall(Readers::All);
+            self.recall(false);
             self.end_mailbox(reason);
         }
     }
@@ -173,13 +160,14 @@ impl Record {
     /// may read it there.
     pub(super) fn leave_the_rest(&self) {
         if self.spread.load(SeqCst) && self.has_unread() {
-            self.recall(if self.end.load(Relaxed) == 0 { Readers::None } else { Readers::Some });
+            self.recall(self.end.load(Relaxed) == 0);
         }
     }
 
-    /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can.
+    /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can. `is_last`: nobody will look into the ring any more, as this process
+    /// is about to become another program.
     #[cold]
-    pub(super) fn recall(&self, readers: Readers) {
+    pub(super) fn recall(&self, is_last: bool) {
         let _call = Call::enter();
         let Some(map) = self.inbound.mailbox.get() else { return };
         map.mailbox().recall();
@@ -192,8 +180,9 @@ impl Record {
         let fd = self.fd.load(Relaxed);
         reader.keep_writers_out(thread::tid(), waits(WAIT_NS));
         fault::point("writers-out");
-        let stays = readers == Readers::All && poll::now(fd, libc::POLLIN) != 0;
-        let makes_sense = stays || self.send_all_again(fd, &reader, map, readers == Readers::None);
+        // What the kernel has may have been sent after what is in the ring: whoever reads that first has them in order.
+        let is_ahead = is_last || poll::now(fd, libc::POLLIN) == 0;
+        let makes_sense = !is_ahead || self.send_all_again(fd, &reader, map, is_last);
         fault::point("recall-over");
         if !makes_sense && !state::is_memory_of_another() {
             self.keep(Reason::PeerMemoryInvalid);
@@ -215,7 +204,7 @@ impl Record {
     ) -> bool {
         let Some(mut entrance) = Entrance::of(self, fd) else { return true };
         let mut stand_ins = StandIns { known: [const { None }; KEPT], next: 0, fd };
-        let (mut load, room) = (Load::of(fd), self.inbound.room.load(Relaxed));
+        let (mut load, room) = (Load::none(fd), self.inbound.room.load(Relaxed));
         // What stays in the ring is read before what the kernel has: all of it goes, as far as the kernel would have had it, or nothing.
         let goes = |place: &Place| {
             self.parties(reader.ring(), place, &entrance.local).is_some_and(|(source, to)| {
@@ -229,7 +218,7 @@ impl Record {
         if !is_last && !queue::all(map, goes) {
             return true;
         }
-        let (mut load, mut taken, most) = (Load::of(fd), 0, queue::most_left(room));
+        let (mut load, mut taken, most) = (Load::none(fd), 0, queue::most_left(room));
         for _ in 0..map.ring().size() / ALIGN {
             let Ok(Some(peeked)) = reader.peek() else { break };
             let Some((source, to)) = self.parties(reader.ring(), &peeked.place, &entrance.local) else {
@@ -350,10 +339,10 @@ mod tests {
         let everywhere = Name { ip: near.ip, ..everywhere };
         let r = said_to(&receiver, &[(near, "one"), (everywhere, "two"), (near, "three")]);
         let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r), (vec![], unread));
         // Nobody will look there any more: what can be saved is.
-        r.recall(Readers::None);
+        r.recall(true);
         assert_eq!(found(&receiver, r), (vec!["one".into(), "three".into()], 0));
         assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 1);
     }
@@ -369,36 +358,9 @@ mod tests {
         let everywhere = Name { ip: near.ip, ..everywhere };
         let r = said_to(&receiver, &[(near, "one"), (near, "two"), (everywhere, "three"), (near, "four")]);
         r.inbound.room.store(2304, Relaxed);
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r), (vec!["one".into(), "two".into()], 0));
         assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 2);
-    }
-
-    #[test]
-    fn who_cannot_read_the_ring_finds_what_waits_behind_what_the_kernel_has() {
-        let ((receiver, own), (_sender, sender), (other, _)) =
-            (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
-        let r = said_to(&receiver, &[(sender, "two"), (sender, "three")]);
-        let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
-        other.send_to(b"one", (own.address(), own.port)).unwrap();
-        r.recall(Readers::All);
-        assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().unread(), unread);
-        r.recall(Readers::Some);
-        assert_eq!(found(&receiver, r), (["one", "two", "three"].map(String::from).into(), 0));
-    }
-
-    #[test]
-    fn what_the_kernel_has_takes_its_room() {
-        let ((receiver, own), (_sender, sender), (other, _)) =
-            (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
-        let none = 0i32.to_ne_bytes();
-        sock::set_option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &none).unwrap();
-        let r = said_to(&receiver, &[(sender, "two"), (sender, "three")]);
-        r.inbound.room.store(2304, Relaxed);
-        other.send_to(b"one", (own.address(), own.port)).unwrap();
-        r.recall(Readers::Some);
-        assert_eq!(found(&receiver, r), (["one", "two"].map(String::from).into(), 0));
-        assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 1, "it is counted");
     }
 
     #[test]
@@ -411,10 +373,10 @@ mod tests {
             sock::set_option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets).unwrap();
         };
         room(0);
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r), (vec![], unread));
         room(8192);
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r), (["one", "two", "three"].map(String::from).into(), 0));
     }
 
@@ -422,7 +384,7 @@ mod tests {
     fn one_that_is_longer_than_the_queue_is_no_lie() {
         let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, &"l".repeat(40_000))]);
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r), (vec!["l".repeat(9)], 0));
         assert_eq!((r.stays(), r.has_mailbox()), (None, true));
     }
@@ -431,7 +393,7 @@ mod tests {
     fn who_leaves_more_than_there_can_be_ends_the_mailbox() {
         let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, ""); 8192 / 32]);
-        r.recall(Readers::All);
+        r.recall(false);
         let found = std::iter::from_fn(|| receiver.recv(&mut [0]).ok()).count();
         assert_eq!(found as u64, queue::most_left(8192) / 832 + 1, "it stops behind these");
         assert_eq!((r.stays(), r.has_mailbox()), (Some(Reason::PeerMemoryInvalid), false));
@@ -443,7 +405,7 @@ mod tests {
         let r = said_to(&receiver, &[(sender, "one")]);
         let stranger = |last: u8| UdpSocket::bind(SocketAddr::from(([127, 66, 8, last], sender.port))).ok();
         let _strangers: Vec<UdpSocket> = (0..100).filter_map(stranger).collect();
-        r.recall(Readers::None);
+        r.recall(true);
         assert_eq!(found(&receiver, r), (vec!["one".into()], 0));
     }
 
@@ -453,11 +415,11 @@ mod tests {
             (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, "one")]);
         receiver.connect((partner.address(), partner.port)).unwrap();
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r).0, Vec::<String>::new());
         assert_ne!(found(&receiver, r).1, 0);
         receiver.connect((sender.address(), sender.port)).unwrap();
-        r.recall(Readers::All);
+        r.recall(false);
         assert_eq!(found(&receiver, r), (vec!["one".into()], 0));
     }
 
