@@ -251,9 +251,23 @@ pub fn outq(fd: i32) -> Result<usize> {
 /// EBADF, ENOTSOCK.
 pub fn send_memory(fd: i32) -> Result<usize> {
     const WMEM_QUEUED: usize = 5;
+    memory(fd, WMEM_QUEUED)
+}
+
+/// The same of the receive queue: what SO_RCVBUF bounds.
+///
+/// # Errors
+/// EBADF, ENOTSOCK.
+pub fn receive_memory(fd: i32) -> Result<usize> {
+    const RMEM_ALLOC: usize = 0;
+    memory(fd, RMEM_ALLOC)
+}
+
+/// One of the numbers of SO_MEMINFO.
+fn memory(fd: i32, number: usize) -> Result<usize> {
     let mut all = [0u8; 9 * 4];
     option_bytes(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut all)?;
-    let word = all.chunks_exact(4).nth(WMEM_QUEUED).and_then(|word| word.first_chunk().copied());
+    let word = all.chunks_exact(4).nth(number).and_then(|word| word.first_chunk().copied());
     Ok(u32::from_ne_bytes(word.unwrap_or_default()) as usize)
 }
 

@@ -268,6 +268,27 @@ scripts! {
         heir exit 0
         s wait heir
     ";
+    who_gives_it_away_keeps_it_while_the_kernel_has_something, "a recall", Ring: "
+        dgrams inherited 127.0.0.1
+        s socketpair
+        s fork heir
+        heir close 3
+        c connect 3 @s:3
+        pings -
+        s recv 3 10 dontwait
+        c send 3 10 1
+        c send 3 10 1
+        c raw_write 3 10 1
+        s scm_send 4 3
+        heir scm_recv 5
+        heir recv 3 100 dontwait
+        heir recv 3 100 dontwait
+        heir recv 3 100 dontwait
+        heir recv 3 10 dontwait
+        s recv 3 10 dontwait
+        heir exit 0
+        s wait heir
+    ";
     a_port_is_free_when_its_socket_is_closed, "close and bind anew", Ring: "
         dgrams inherited 127.0.0.1
         pings

@@ -5,6 +5,7 @@
 //! Of a fork one of the family's ends (docs/shm-format.md) says who holds it, until the others have closed it, have ended, or have become
 //! programs that did not inherit it. Of whom got it by exec, spawn or SCM_RIGHTS nobody will know when he holds it no more: it is *spread*.
 
+use super::recall::Readers;
 use super::{Record, each, is_active, record};
 use crate::state::{self, State};
 use crate::table::{self, Entry, flag};
@@ -39,7 +40,7 @@ pub fn forking(to: Option<(&State, u32)>) {
     each(|r| {
         if r.stays().is_none() {
             // What waits is for whoever of them reads first.
-            r.recall(false);
+            r.recall(Readers::All);
             match to {
                 Some((state, place)) if r.spread_to(state, place) => r.rest(),
                 _ => {
@@ -132,8 +133,12 @@ impl Record {
             return;
         }
         let is_elsewhere = state::is_memory_of_another();
-        // Who holds the socket with others shares the ring with them, too, or with a parent.
-        self.recall(reason == Reason::RecalledExec && !is_elsewhere && self.end.load(Relaxed) == 0);
+        self.recall(match reason {
+            // Who holds the socket with others shares the ring with them, too, or with a parent.
+            Reason::RecalledExec if !is_elsewhere && self.end.load(Relaxed) == 0 => Readers::None,
+            Reason::RecalledExec | Reason::RecalledSpawn | Reason::RecalledScmRights => Readers::Some,
+            _ => Readers::All,
+        });
         if is_elsewhere {
             // A vfork child has a table of descriptors of its own: ours are the parent's to close.
             self.kill_mailbox();

@@ -48,6 +48,7 @@ use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::sock;
 use inbound::Inbound;
+use recall::Readers;
 use route::Outbound;
 use shown::Shown;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering::*};
@@ -279,7 +280,7 @@ impl Record {
         if matches!(reason, Reason::RecalledSplice | Reason::RecalledStdio | Reason::IoUring)
             && !state::is_memory_of_another()
         {
-            self.recall(reason != Reason::IoUring);
+            self.recall(if reason == Reason::IoUring { Readers::All } else { Readers::None });
         }
         if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
             return;

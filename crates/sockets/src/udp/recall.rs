@@ -24,6 +24,17 @@ static WAITS: Budget = Budget::new(1_000_000_000);
 /// Stand-ins that are kept while a mailbox is recalled.
 const KEPT: usize = 8;
 
+/// Which of those who hold the socket can read its ring after a recall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// All who will read: what the kernel has may be newer than what is in the ring, which stays then, so that it is read first.
+    All,
+    /// Not those who get the socket now, and who may be the only ones that read it: what waits goes behind what the kernel has, if it all finds room there.
+    Some,
+    /// Nobody: what can be saved is, as this process is about to become another program, say.
+    None,
+}
+
 /// Whether it is time still to wait.
 fn waits(most_ns: u64) -> impl FnMut() -> bool {
     let until = clock::monotonic_ns() + most_ns;
@@ -117,8 +128,8 @@ impl Entrance {
     }
 }
 
-/// What is sent again, in the memory that the kernel counts for it. Its queue takes no more: to ask for more, and to send it, would only take time, as long as
-/// whoever writes into the ring likes, and keep out what others send there.
+/// What is sent again, and what is counted of what lies in the kernel's queue before it, in the memory that the kernel counts for that. Its queue takes no more: to
+/// ask for more, and to send it, would only take time, as long as whoever writes into the ring likes, and keep out what others send there.
 #[derive(Clone, Copy)]
 struct Load {
     sum: u64,
@@ -126,9 +137,9 @@ struct Load {
 }
 
 impl Load {
-    fn none(fd: i32) -> Load {
+    fn behind(sum: u64, fd: i32) -> Load {
         let most = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
-        Load { sum: 0, most: most.max(0) as u64 }
+        Load { sum, most: most.max(0) as u64 }
     }
 
     /// That and a datagram that counts so much; `None`: there is no room for it.
@@ -151,7 +162,7 @@ impl Record {
     /// Before something changes by which the kernel decides what it lets into its queue: what waits has been let in, so it lies there before that.
     pub(super) fn recall_before(&self, reason: Reason) {
         if self.has_unread() {
-            self.recall(false);
+            self.recall(Readers::All);
             self.end_mailbox(reason);
         }
     }
@@ -160,14 +171,13 @@ impl Record {
     /// may read it there.
     pub(super) fn leave_the_rest(&self) {
         if self.spread.load(SeqCst) && self.has_unread() {
-            self.recall(self.end.load(Relaxed) == 0);
+            self.recall(if self.end.load(Relaxed) == 0 { Readers::None } else { Readers::Some });
         }
     }
 
-    /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can. `is_last`: nobody will look into the ring any more, as this process
-    /// is about to become another program.
+    /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can.
     #[cold]
-    pub(super) fn recall(&self, is_last: bool) {
+    pub(super) fn recall(&self, readers: Readers) {
         let _call = Call::enter();
         let Some(map) = self.inbound.mailbox.get() else { return };
         map.mailbox().recall();
@@ -181,8 +191,15 @@ impl Record {
         reader.keep_writers_out(thread::tid(), waits(WAIT_NS));
         fault::point("writers-out");
         // What the kernel has may have been sent after what is in the ring: whoever reads that first has them in order.
-        let is_ahead = is_last || poll::now(fd, libc::POLLIN) == 0;
-        let makes_sense = !is_ahead || self.send_all_again(fd, &reader, map, is_last);
+        let is_ahead = poll::now(fd, libc::POLLIN) == 0;
+        let queued = match readers {
+            Readers::All if !is_ahead => None,
+            Readers::Some if !is_ahead => sock::receive_memory(fd).ok().map(|sum| sum as u64),
+            _ => Some(0),
+        };
+        let is_last = readers == Readers::None;
+        let makes_sense =
+            queued.is_none_or(|queued| self.send_all_again(fd, &reader, map, (is_last, queued)));
         fault::point("recall-over");
         if !makes_sense && !state::is_memory_of_another() {
             self.keep(Reason::PeerMemoryInvalid);
@@ -194,23 +211,23 @@ impl Record {
         }
     }
 
-    /// False: somebody writes more than there can be.
+    /// Behind what the kernel has `queued`. `is_last`: what can be saved is. False: somebody writes more than there can be.
     fn send_all_again(
         &self,
         fd: i32,
         reader: &Reader<'static, Ring>,
         map: &MailboxMap,
-        is_last: bool,
+        (is_last, queued): (bool, u64),
     ) -> bool {
         let Some(mut entrance) = Entrance::of(self, fd) else { return true };
         let mut stand_ins = StandIns { known: [const { None }; KEPT], next: 0, fd };
-        let (mut load, room) = (Load::none(fd), self.inbound.room.load(Relaxed));
+        let (mut load, room) = (Load::behind(queued, fd), self.inbound.room.load(Relaxed));
         // What stays in the ring is read before what the kernel has: all of it goes, as far as the kernel would have had it, or nothing.
         let goes = |place: &Place| {
             self.parties(reader.ring(), place, &entrance.local).is_some_and(|(source, to)| {
                 // What there was room for when it came, and now is not, waits for its reader.
                 let own = queue::true_size(place.len(), to.is_v4());
-                let Some(more) = load.and(own) else { return load.sum + own > room };
+                let Some(more) = load.and(own) else { return queued == 0 && load.sum + own > room };
                 load = more;
                 entrance.lets_in(&source, &to) && stand_ins.of(&source, self).is_some()
             })
@@ -218,7 +235,7 @@ impl Record {
         if !is_last && !queue::all(map, goes) {
             return true;
         }
-        let (mut load, mut taken, most) = (Load::none(fd), 0, queue::most_left(room));
+        let (mut load, mut taken, most) = (Load::behind(queued, fd), 0, queue::most_left(room));
         for _ in 0..map.ring().size() / ALIGN {
             let Ok(Some(peeked)) = reader.peek() else { break };
             let Some((source, to)) = self.parties(reader.ring(), &peeked.place, &entrance.local) else {
@@ -227,7 +244,7 @@ impl Record {
             let more = load.and(queue::true_size(peeked.place.len(), to.is_v4()));
             let goes = more.is_some() && entrance.lets_in(&source, &to);
             let stand_in = if goes { stand_ins.of(&source, self) } else { None };
-            if more.is_some() && stand_in.is_none() && !is_last {
+            if stand_in.is_none() && !is_last && (more.is_some() || queued > 0) {
                 break;
             }
             if !reader.release(&peeked) {
@@ -339,10 +356,10 @@ mod tests {
         let everywhere = Name { ip: near.ip, ..everywhere };
         let r = said_to(&receiver, &[(near, "one"), (everywhere, "two"), (near, "three")]);
         let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r), (vec![], unread));
         // Nobody will look there any more: what can be saved is.
-        r.recall(true);
+        r.recall(Readers::None);
         assert_eq!(found(&receiver, r), (vec!["one".into(), "three".into()], 0));
         assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 1);
     }
@@ -358,9 +375,42 @@ mod tests {
         let everywhere = Name { ip: near.ip, ..everywhere };
         let r = said_to(&receiver, &[(near, "one"), (near, "two"), (everywhere, "three"), (near, "four")]);
         r.inbound.room.store(2304, Relaxed);
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r), (vec!["one".into(), "two".into()], 0));
         assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 2);
+    }
+
+    #[test]
+    fn who_cannot_read_the_ring_finds_what_waits_behind_what_the_kernel_has() {
+        let ((receiver, own), (_sender, sender), (other, _)) =
+            (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
+        let r = said_to(&receiver, &[(sender, "two"), (sender, "three")]);
+        let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
+        other.send_to(b"one", (own.address(), own.port)).unwrap();
+        r.recall(Readers::All);
+        assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().unread(), unread);
+        r.recall(Readers::Some);
+        assert_eq!(found(&receiver, r), (["one", "two", "three"].map(String::from).into(), 0));
+    }
+
+    #[test]
+    fn what_finds_no_room_behind_what_the_kernel_has_stays_and_is_not_lost() {
+        let ((receiver, own), (_sender, sender), (other, _)) =
+            (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
+        let none = 0i32.to_ne_bytes();
+        sock::set_option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &none).unwrap();
+        let r = said_to(&receiver, &[(sender, "two"), (sender, "three")]);
+        r.inbound.room.store(2304, Relaxed);
+        other.send_to(b"one", (own.address(), own.port)).unwrap();
+        let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
+        r.recall(Readers::Some);
+        assert_eq!(
+            found(&receiver, r),
+            (vec!["one".into()], unread),
+            "what is left is not read before what goes"
+        );
+        r.recall(Readers::Some);
+        assert_eq!(found(&receiver, r), (["two", "three"].map(String::from).into(), 0));
     }
 
     #[test]
@@ -373,10 +423,10 @@ mod tests {
             sock::set_option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &octets).unwrap();
         };
         room(0);
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r), (vec![], unread));
         room(8192);
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r), (["one", "two", "three"].map(String::from).into(), 0));
     }
 
@@ -384,7 +434,7 @@ mod tests {
     fn one_that_is_longer_than_the_queue_is_no_lie() {
         let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, &"l".repeat(40_000))]);
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r), (vec!["l".repeat(9)], 0));
         assert_eq!((r.stays(), r.has_mailbox()), (None, true));
     }
@@ -393,7 +443,7 @@ mod tests {
     fn who_leaves_more_than_there_can_be_ends_the_mailbox() {
         let ((receiver, _), (_sender, sender)) = (at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, ""); 8192 / 32]);
-        r.recall(false);
+        r.recall(Readers::All);
         let found = std::iter::from_fn(|| receiver.recv(&mut [0]).ok()).count();
         assert_eq!(found as u64, queue::most_left(8192) / 832 + 1, "it stops behind these");
         assert_eq!((r.stays(), r.has_mailbox()), (Some(Reason::PeerMemoryInvalid), false));
@@ -405,7 +455,7 @@ mod tests {
         let r = said_to(&receiver, &[(sender, "one")]);
         let stranger = |last: u8| UdpSocket::bind(SocketAddr::from(([127, 66, 8, last], sender.port))).ok();
         let _strangers: Vec<UdpSocket> = (0..100).filter_map(stranger).collect();
-        r.recall(true);
+        r.recall(Readers::None);
         assert_eq!(found(&receiver, r), (vec!["one".into()], 0));
     }
 
@@ -415,11 +465,11 @@ mod tests {
             (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
         let r = said_to(&receiver, &[(sender, "one")]);
         receiver.connect((partner.address(), partner.port)).unwrap();
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r).0, Vec::<String>::new());
         assert_ne!(found(&receiver, r).1, 0);
         receiver.connect((sender.address(), sender.port)).unwrap();
-        r.recall(false);
+        r.recall(Readers::All);
         assert_eq!(found(&receiver, r), (vec!["one".into()], 0));
     }
 

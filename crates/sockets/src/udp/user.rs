@@ -1,5 +1,6 @@
 //! Whose a mailbox is: programs of the user that this process was when it made it, or asked for it, and is. Senders see there what the others write.
 
+use super::recall::Readers;
 use super::{Record, each, maps, stand_in};
 use crate::rendezvous;
 use bypath_shm::reason::Reason;
@@ -18,7 +19,7 @@ pub fn changes() {
 /// memory. Under [`state::LIFE`](crate::state::LIFE).
 pub fn let_go() {
     each(|r| {
-        r.recall(false);
+        r.recall(Readers::All);
         r.end_mailbox(Reason::OtherUser);
         r.drop_routes(Reason::OtherUser);
         stand_in::take_back(r);
