@@ -52,9 +52,12 @@ impl Backend for Tcp {
         if !is_there && !is_own {
             return Err(Reason::OtherNamespace);
         }
-        // Another user may make a socket whose counts agree, beside the other end or in its place (ADR 0039). Looked for first: while this end is open the other one is there.
-        let is_alone = || sockdiag::is_the_only_one(netlink, &remote, &local, found.cookie) == Ok(true);
-        if !is_own && !is_alone() {
+        let was_heard = |here: &TcpInfo| is_own || here.was_heard_by(&before);
+        // Another user may make a socket whose counts agree, beside the other end or in its place (ADR 0039). Looked for before this end's state that counts: while
+        // this end is open the other one is there. All connections are gone through for it, so what is cheap is asked before that, too.
+        let is_alone =
+            || is_own || sockdiag::is_the_only_one(netlink, &remote, &local, found.cookie) == Ok(true);
+        if !was_heard(&TcpInfo::of(fd).map_err(untold)?) || !is_alone() {
             return Err(Reason::PeerUnproven);
         }
         // Of two ends of one connection this always holds.
@@ -64,7 +67,7 @@ impl Backend for Tcp {
             let (again, after) = there()?;
             again.cookie == found.cookie && after.is_some_and(|after| here.agrees([&before, &after]))
         };
-        if agrees && (is_own || here.was_heard_by(&before)) { Ok(found) } else { Err(Reason::PeerUnproven) }
+        if agrees && was_heard(&here) { Ok(found) } else { Err(Reason::PeerUnproven) }
     }
 
     fn standing(&self, s: &Sock) -> Result<Standing> {
