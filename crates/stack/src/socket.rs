@@ -186,7 +186,7 @@ pub enum SendError {
     #[error("a socket that sends to everybody must say that it may")]
     Broadcast,
     /// EINVAL.
-    #[error("segments are of 1 octet or more, and fit into packets")]
+    #[error("segments are of 1 octet or more, fit into packets, and are 128 at most")]
     Segment,
     /// ENETUNREACH, or EADDRNOTAVAIL.
     #[error(transparent)]

@@ -155,6 +155,17 @@ impl Controls {
         self.activate(key);
     }
 
+    /// The settings are others: whom the service is not for any more asks as a stranger from now on, and the other way round.
+    pub fn are_admitted_by(&mut self, settings: &Settings) {
+        self.strangers = 0;
+        for key in self.all.keys() {
+            if let Some(control) = self.all.get_mut(key) {
+                control.stranger = !settings.admits(control.uid);
+                self.strangers += usize::from(control.stranger);
+            }
+        }
+    }
+
     /// Who has come has another user than he asks as: all counts for that one. False: that one has too many connections.
     fn asks_as(&mut self, key: Key, uid: u32, hub: &mut Hub, settings: &Settings) -> bool {
         let Some(control) = self.all.get_mut(key) else { return false };

@@ -53,7 +53,7 @@ use bypath_stack::tcp::Share;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
 use bypath_sys::strangers::Others;
-use bypath_sys::{Errno, clock, thread};
+use bypath_sys::{Errno, clock, process, thread};
 use control::Controls;
 use door::Door;
 use limits::{Took, Users};
@@ -105,9 +105,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether this user may use it.
+    /// Whether this user may use it. Whom the user namespace does not know are many users of one number.
     fn admits(&self, uid: u32) -> bool {
-        let known = [0, bypath_sys::process::euid()];
+        if uid == process::OVERFLOW_UID && !process::knows_all_users() {
+            return false;
+        }
+        let known = [0, process::euid()];
         known.contains(&uid) || self.users.as_ref().is_none_or(|users| users.contains(&uid))
     }
 
@@ -173,6 +176,11 @@ pub enum ServiceError {
     /// A link is gone.
     #[error(transparent)]
     Link(#[from] Error),
+    /// It would be the user that stands for all whom the user namespace does not know.
+    #[error(
+        "a service cannot be of user 65534 where its user namespace does not know all users: each of those would be its own; give it another user (unshare -Ur)"
+    )]
+    Nobody,
     /// The kernel has no descriptors or no memory for it.
     #[error("the service cannot wait for anything: {0}; raise the limit of open files (ulimit -n)")]
     Kernel(io::Error),
@@ -225,6 +233,9 @@ impl Service {
     /// # Errors
     /// [`ServiceError`].
     pub fn open(mut engine: Engine, settings: Settings) -> Result<Service, ServiceError> {
+        if process::euid() == process::OVERFLOW_UID && !process::knows_all_users() {
+            return Err(ServiceError::Nobody);
+        }
         raise_limit();
         engine.stack().keep_urgent_in_line();
         let users = Users::new(settings.sockets_per_user, settings.octets_per_user);
@@ -309,6 +320,7 @@ impl Service {
             ring_octets,
             ..std::mem::take(&mut self.settings)
         };
+        self.controls.are_admitted_by(&self.settings);
     }
 
     /// Serves until it is [stopped](Service::stopper). It may be called again then.

@@ -19,6 +19,7 @@ mod lives;
 mod mail;
 mod names;
 mod options;
+mod others;
 mod pings;
 mod program;
 mod queries;

@@ -8,6 +8,7 @@ use super::table::{Entry, Owner, Place, Table, Whose};
 use super::tcb::{Connection, Shared};
 use crate::Stack;
 use crate::path::{Reach, Unreachable};
+use crate::share::Whom;
 use crate::socket::unscoped;
 use crate::time::Instant;
 use crate::udp::demux::Binding;
@@ -42,6 +43,15 @@ impl Table {
                     let shared = binding.reuse_port && listener.binding.reuse_port;
                     !shared && binding.overlaps(&listener.binding)
                 })
+        })
+    }
+
+    /// Whether another user listens there: a call from there might meet who calls him (RFC 9293, 3.5: simultaneous open).
+    fn is_listened_to_by_another(&self, user: Whom, here: &Binding) -> bool {
+        let bound = self.bound.get(&here.local.port());
+        bound.into_iter().flat_map(Holders::all).any(|other| {
+            self.listener(*other)
+                .is_some_and(|listener| listener.user != user && listener.binding.overlaps(here))
         })
     }
 }
@@ -123,7 +133,8 @@ impl Stack {
             }),
         };
         let ends = ends(port.ok_or(ConnectError::InUse)?).ok_or(ConnectError::Kind)?;
-        if !self.may_have(now, &ends) {
+        let here = Binding { iface: Some(path.iface), ..Binding::new(ends.local()) };
+        if !self.may_have(now, &ends) || bound.is_some() && self.tcp.is_listened_to_by_another(user, &here) {
             return Err(ConnectError::InUse);
         }
         let (way, sizes) = self.tcp_way(&ends, &options, false)?;

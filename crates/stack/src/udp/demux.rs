@@ -20,6 +20,8 @@ pub struct Binding {
     pub local: SocketAddr,
     /// Its only partner.
     pub remote: Option<SocketAddr>,
+    /// The address that it has again when it has no partner any more, where that is another one: no other user comes to have it meanwhile.
+    pub claim: Option<IpAddr>,
     /// Only what comes through this interface.
     pub iface: Option<IfaceId>,
     /// IPV6_V6ONLY.
@@ -38,6 +40,7 @@ impl Binding {
         Binding {
             local,
             remote: None,
+            claim: None,
             iface: None,
             only_v6: false,
             reuse_address: false,
@@ -66,6 +69,15 @@ impl Binding {
             all.is_unspecified() && (all.is_ipv4() == one.is_ipv4() || all.is_ipv6() && !any.only_v6)
         };
         ifaces && self.local.port() == other.local.port() && (a == b || covers(self, b) || covers(other, a))
+    }
+
+    /// Whether it is another user's, and may come to overlap.
+    fn claims(&self, other: &Binding) -> bool {
+        self.whom != other.whom
+            && self.claim.is_some_and(|ip| {
+                let local = SocketAddr::new(ip, self.local.port());
+                Binding { local, ..*self }.overlaps(other)
+            })
     }
 
     /// Whether both may be bound though they overlap.
@@ -154,7 +166,7 @@ impl Demux {
         let same_port = self.ports.get(&binding.local.port()).into_iter().flatten();
         same_port
             .filter_map(|id| self.binding(*id))
-            .all(|other| !other.overlaps(binding) || other.shares(binding))
+            .all(|other| other.shares(binding) || !other.overlaps(binding) && !other.claims(binding))
     }
 
     /// Whether there is room for it among those with which it would share datagrams: its partner's, or those of everybody.
@@ -192,14 +204,20 @@ impl Demux {
         found
     }
 
-    /// Gives a bound socket a partner, or takes it away; and the address that it has from now on. Who is connected does not
-    /// stand in the way of others (as Linux has it).
+    /// Gives a bound socket a partner, or takes it away; and the address that it has from now on, and [again](Binding::claim) without. Who is
+    /// connected does not stand in the way of others of his user (as Linux has it).
     ///
     /// # Errors
     /// [`Crowded`]; it stays as it was.
-    pub fn connect(&mut self, id: Id, local: SocketAddr, remote: Option<SocketAddr>) -> Result<(), Crowded> {
+    pub fn connect(
+        &mut self,
+        id: Id,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+        claim: Option<IpAddr>,
+    ) -> Result<(), Crowded> {
         let Some(before) = self.remove(id) else { return Ok(()) };
-        let binding = Binding { local, remote, ..before };
+        let binding = Binding { local, remote, claim: claim.filter(|ip| *ip != local.ip()), ..before };
         let has_room = self.has_room(&binding);
         self.insert(id, if has_room { binding } else { before });
         if has_room { Ok(()) } else { Err(Crowded) }
@@ -360,7 +378,7 @@ mod tests {
         for (id, binding) in (0..).zip(bindings) {
             // Bound first, and connected then.
             demux.bind(id, Binding { remote: None, ..*binding }).unwrap_or_else(|e| panic!("{id}: {e}"));
-            demux.connect(id, binding.local, binding.remote).unwrap();
+            demux.connect(id, binding.local, binding.remote, None).unwrap();
         }
         demux
     }
@@ -437,6 +455,24 @@ mod tests {
     }
 
     #[test]
+    fn no_other_user_comes_to_what_a_socket_has_again_without_its_partner() {
+        let of = |whom, text: &str| Binding { whom, ..bound(text) };
+        let mut d = demux(&[of(1, "[::]:7")]);
+        let claim = Some(addr("[::]:7").ip());
+        d.connect(0, addr("10.0.0.1:7"), Some(addr("10.0.0.9:1")), claim).unwrap();
+        let v6 = |whom| Binding { only_v6: true, ..of(whom, "[::]:7") };
+        for other in [v6(2), of(2, "[fd00::1]:7"), of(2, "10.0.0.2:7")] {
+            assert!(!d.is_free(&other), "{other:?}");
+        }
+        // As Linux has it among those of one user, and of other ports.
+        for other in [v6(1), of(1, "10.0.0.2:7"), of(2, "[::]:8")] {
+            assert!(d.is_free(&other), "{other:?}");
+        }
+        d.connect(0, addr("10.0.0.1:7"), Some(addr("10.0.0.9:1")), None).unwrap();
+        assert!(d.is_free(&v6(2)), "it has nothing without its partner");
+    }
+
+    #[test]
     fn sockets_that_share_a_port_share_its_senders() {
         let one = Binding { reuse_port: true, ..bound("0.0.0.0:7") };
         let d = demux(&[one; 4]);
@@ -493,7 +529,7 @@ mod tests {
         let (free, pair) = (SHARERS as u32 * 100, Some(addr("10.0.0.9:1")));
         let connect = |d: &mut Demux, n: u32, remote| {
             d.bind(free + n, of(1, "0.0.0.0:10")).unwrap();
-            d.connect(free + n, addr("10.0.0.1:10"), remote)
+            d.connect(free + n, addr("10.0.0.1:10"), remote, None)
         };
         let many = (0..SHARERS as u32).take_while(|n| connect(&mut d, *n, pair).is_ok());
         assert_eq!(many.count(), SHARERS / 2);
@@ -502,7 +538,8 @@ mod tests {
             assert_eq!(connect(&mut d, u32::from(port), Some(partner)), Ok(()));
         }
         // Who finds no room keeps its partner.
-        let back = (1000..3000).take_while(|n| d.connect(free + n, addr("0.0.0.0:10"), None).is_ok()).count();
+        let back =
+            (1000..3000).take_while(|n| d.connect(free + n, addr("0.0.0.0:10"), None, None).is_ok()).count();
         assert_eq!(back, SHARERS / 2 - 1, "one has no partner yet");
         let kept = d.binding(free + 1000 + back as u32).unwrap().remote;
         assert_eq!(kept, Some(addr(&std::format!("10.0.0.9:{}", 1000 + back))));
@@ -523,7 +560,7 @@ mod tests {
                 let local = addr(local);
                 let remote = if local.is_ipv4() { "10.0.0.9:1" } else { "[fd00::9]:1" };
                 let remote = (connected && !local.ip().is_unspecified()).then(|| addr(remote));
-                Binding { local, remote, iface, only_v6, reuse_address, reuse_port, whom: 0 }
+                Binding { local, remote, claim: None, iface, only_v6, reuse_address, reuse_port, whom: 0 }
             },
         )
     }
@@ -540,7 +577,7 @@ mod tests {
             let mut d = Demux::new(9);
             for (id, binding) in (0..).zip(&bindings) {
                 if d.bind(id, Binding { remote: None, ..*binding }).is_ok() {
-                    d.connect(id, binding.local, binding.remote).unwrap();
+                    d.connect(id, binding.local, binding.remote, None).unwrap();
                 }
             }
             let (from, to) = if v6 {

@@ -174,7 +174,7 @@ impl Udp<'_> {
         self.bind_for(remote.ip())?;
         let id = self.id.index();
         let socket = self.socket();
-        let (options, Some(local)) = (socket.options, socket.local) else {
+        let (options, Some(local), chosen) = (socket.options, socket.local, socket.chosen) else {
             return Err(SendError::NoDestination);
         };
         if !speaks(&options, local.ip(), remote.ip()) {
@@ -191,8 +191,11 @@ impl Udp<'_> {
         if path.reach == Reach::Broadcast && !options.broadcast {
             return Err(SendError::Broadcast);
         }
-        let local = SocketAddr::new(path.source, local.port());
-        self.stack.demux.connect(id, local, Some(remote)).map_err(BindError::from)?;
+        // Who is bound to a group's address, or everybody's, hears nothing else, as in Linux: the address from which it sends may be another's.
+        let ip = if local.ip().is_unspecified() { path.source } else { local.ip() };
+        let local = SocketAddr::new(ip, local.port());
+        let claim = chosen.map(|chosen| chosen.ip());
+        self.stack.demux.connect(id, local, Some(remote), claim).map_err(BindError::from)?;
         let socket = self.socket();
         (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(given), None, None);
         Ok(())
@@ -207,7 +210,7 @@ impl Udp<'_> {
         let socket = self.socket();
         let (chosen, whom) = (socket.chosen, socket.whom);
         match chosen {
-            Some(local) => self.stack.demux.connect(id, local, None)?,
+            Some(local) => self.stack.demux.connect(id, local, None, None)?,
             None if self.stack.demux.remove(id).is_some() => self.stack.ports.take(whom, 1),
             None => {}
         }
@@ -228,6 +231,12 @@ impl Udp<'_> {
             None => self.find(to, &SendTo::default())?,
         };
         Ok(way.outgoing.mtu)
+    }
+
+    /// The address that it has, or has again when it has no partner any more.
+    pub fn claimed(&mut self) -> Option<SocketAddr> {
+        let socket = self.socket();
+        socket.chosen.or(socket.local)
     }
 
     /// The next datagram: as much as fits into `room`.

@@ -13,6 +13,9 @@ use core::net::{IpAddr, SocketAddr};
 /// Datagrams that a link cuts out of one frame at most: Linux's UDP_MAX_SEGMENTS before 6.7. Its devices refuse more.
 const MOST_SEGMENTS: usize = 64;
 
+/// Segments of one send at most: as many as Linux takes.
+const AT_ONCE: usize = 128;
+
 /// RFC 919, 7.
 fn is_everybody(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
@@ -160,7 +163,8 @@ impl Udp<'_> {
             *source = port;
         }
         let segment = message.segment.map_or(octets.len(), usize::from);
-        if message.segment == Some(0) || message.segment.is_some() && octets.len().min(segment) > uncut {
+        let is_cut = |most: usize| octets.len().min(segment) <= uncut && octets.len() <= most;
+        if message.segment.is_some() && (segment == 0 || !is_cut(segment * AT_ONCE)) {
             return Err(SendError::Segment);
         }
         match message.segment {

@@ -510,6 +510,27 @@ fn who_listens_to_everybody_on_a_network_sends_from_an_own_address() {
     assert_eq!(world.received(1, server), [("10.0.0.1:9".parse().unwrap(), b"2".to_vec())]);
 }
 
+/// As in Linux, where connect(2) gives a socket the address from which it sends only if it is bound to none: else it would come to the address of another one.
+#[test]
+fn who_is_bound_to_many_and_connects_hears_nothing_that_is_one_sockets() {
+    for (many, server, partner) in [
+        ("224.0.0.1:7", "10.0.0.1:7", "10.0.0.2:9"),
+        ("10.0.0.255:7", "10.0.0.1:7", "10.0.0.2:9"),
+        ("[ff02::7]:7", "[fd00::1]:7", "[fd00::2]:9"),
+    ] {
+        let mut world = World::new(2, 1);
+        let server = world.bound(0, server);
+        let other = world.bound(0, many);
+        world.udp(0, other).connect(partner.parse().unwrap()).unwrap();
+        assert_eq!(world.udp(0, other).local(), Some(many.parse().unwrap()));
+        let client = world.bound(1, partner);
+        let to = if partner.starts_with('[') { "[fd00::1]:7" } else { "10.0.0.1:7" };
+        world.send_to(1, client, b"its", to);
+        world.millis(10);
+        assert_eq!(world.received(0, server), [(partner.parse().unwrap(), b"its".to_vec())], "{many}");
+    }
+}
+
 /// RFC 1122, 3.2.1.3 g; RFC 4291, 2.5.3.
 #[test]
 fn loopback_addresses_leave_on_no_link() {

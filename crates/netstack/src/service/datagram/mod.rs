@@ -154,7 +154,7 @@ impl Hub {
         while let Some((next, socket)) = self.sockets.next(at) {
             at = next + 1;
             if let Some(mut udp) = stack.udp(socket.id)
-                && let Some(local) = udp.local()
+                && let Some(local) = udp.claimed()
                 && own.is_kept_from(&Sharing { uid: socket.uid, local, options: udp.options() })
             {
                 return true;
@@ -281,9 +281,10 @@ impl Hub {
     }
 
     fn send_some(&mut self, engine: &mut Engine, key: Key, room: &mut [u8]) -> Way {
-        for n in 0..TURN {
+        let mut moved = 0;
+        while moved < TURN {
             let Some(socket) = self.sockets.get_mut(key) else { return Way::Waits };
-            if n > 0 && socket.is_late() {
+            if moved > 0 && socket.is_late() {
                 break;
             }
             // It is told of room, then.
@@ -311,9 +312,10 @@ impl Hub {
             let sent = match header.kind {
                 Kind::Error => Err(libc::EINVAL),
                 _ if socket.again.is_some_and(|again| !again.is_there()) => Err(libc::EACCES),
-                Kind::Datagram if is_ping => self.send_ping(engine, key, &header, octets),
+                Kind::Datagram if is_ping => self.send_ping(engine, key, &header, octets).map(|()| 1),
                 Kind::Datagram => socket.send(engine, &header, octets),
             };
+            moved += sent.unwrap_or(1);
             if let (Err(errno), Some(socket)) = (sent, self.sockets.get_mut(key)) {
                 socket.could_not_send(engine.stack(), errno);
             }
@@ -401,7 +403,8 @@ impl Socket {
         Ok(())
     }
 
-    fn send(&mut self, engine: &mut Engine, header: &Header, octets: &[u8]) -> Result<()> {
+    /// How many datagrams that were.
+    fn send(&mut self, engine: &mut Engine, header: &Header, octets: &[u8]) -> Result<usize> {
         let v6 = self.v6;
         let to = header.peer.0.map(|to| inward(v6, to)).transpose()?;
         self.bind_for(engine.stack())?;
@@ -424,10 +427,11 @@ impl Socket {
             segment: (segment > 0).then_some(segment),
         };
         if message == (SendTo { to, ..SendTo::default() }) {
-            return engine.send(self.id, octets, to).map_err(errno::send);
+            return engine.send(self.id, octets, to).map(|()| 1).map_err(errno::send);
         }
         let mut udp = engine.stack().udp(self.id).ok_or(libc::EBADF)?;
-        udp.send_with(octets, &message).map_err(errno::send)
+        udp.send_with(octets, &message).map_err(errno::send)?;
+        Ok(message.segment.map_or(1, |segment| octets.len().div_ceil(segment.into()).max(1)))
     }
 
     /// Who is connected hears of it; others have lost a datagram.

@@ -146,6 +146,31 @@ fn a_user_shares_a_port_with_no_more_listeners_than_he_leaves() {
     assert_eq!([count(8, "0.0.0.0:80"), count(7, "0.0.0.0:81")], [SHARERS / 4, SHARERS / 2]);
 }
 
+/// Its call could meet that of who calls the listener (RFC 9293, 3.5: simultaneous open).
+#[test]
+fn nobody_calls_from_where_another_user_listens() {
+    let mut world = World::new(1, 1);
+    let stack = &mut world.hosts[0].stack;
+    let mut bound = |user, local: &str| {
+        let id = stack.open_tcp().unwrap();
+        let mut socket = stack.tcp(id).unwrap();
+        socket.set_user(user);
+        socket.set_options(Options { reuse_address: true, ..Options::default() });
+        socket.bind(local.parse().unwrap()).unwrap();
+        id
+    };
+    let group = "224.0.0.1:80";
+    let ids = [(7, "10.0.0.1:80"), (8, "10.0.0.1:80"), (8, group), (7, "10.0.0.1:80"), (8, "127.0.0.1:80")];
+    let [listener, same, many, own, elsewhere] = ids.map(|(user, local)| bound(user, local));
+    stack.tcp(listener).unwrap().listen(1).unwrap();
+    let mut calls =
+        |id, to: &str| stack.tcp(id).unwrap().connect(bypath_stack::time::Instant::ZERO, to.parse().unwrap());
+    assert_eq!(calls(same, "10.0.0.2:9"), Err(ConnectError::InUse));
+    assert_eq!(calls(many, "10.0.0.2:9"), Err(ConnectError::InUse));
+    assert_eq!(calls(own, "10.0.0.2:9"), Ok(()));
+    assert_eq!(calls(elsewhere, "127.0.0.1:9"), Ok(()));
+}
+
 #[test]
 fn sockets_are_used_in_their_order() {
     let mut world = World::new(2, 1);
