@@ -35,6 +35,8 @@ const NAME_LIFE_NS: u64 = 500_000_000;
 const CALL_LIFE_NS: u64 = 10_000_000_000;
 /// Attempts on one connection before its peer counts as plain for good.
 const MAX_ATTEMPTS: u32 = 8;
+/// Attempts that are repeated soon, if the other end is not proven.
+const PROOFS: u32 = 3;
 /// Further attempts on a connection come after this many bytes at least.
 const LATER_BYTES: u64 = 64 * 1024;
 
@@ -164,6 +166,10 @@ fn attempt(s: &'static Sock, calls: u64) {
             let is_passing = is_passing(reason) || s.served().is_some() && reason == Reason::Refused;
             if !is_passing || last {
                 s.keep_on_kernel(reason);
+            }
+            if reason == Reason::PeerUnproven && attempts < PROOFS {
+                // Another user's end is proven by what goes over it between two attempts.
+                s.due_calls.store(calls + 4, Relaxed);
             }
             tell(s, reason);
         }

@@ -98,6 +98,10 @@ pub struct Sock {
     pub abroad: AtomicU64,
     /// A rendezvous is under way: data calls look at it now and then.
     pub meeting: AtomicBool,
+    /// The socket, by its cookie, that alone had the other end's addresses when it was asked for, if it is another user's; 0: none.
+    pub seen: AtomicU64,
+    /// So many octets this end had been given then: one beyond them that is acknowledged says that the other end was there.
+    pub seen_at: AtomicU64,
     /// Calls until the next look or attempt.
     pub patience: AtomicU32,
     /// Looks of this rendezvous that found nobody.
@@ -477,6 +481,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &sock.due_bytes,
         &sock.meeting_ends,
         &sock.abroad,
+        &sock.seen,
+        &sock.seen_at,
         &sock.looked,
         &sock.full_since,
         &sock.full_progress,

@@ -7,8 +7,6 @@ use crate::{Errno, Result};
 pub const SIZE: usize = 216;
 /// The SYN and the FIN are counted where octets are acknowledged, the FIN where they are received.
 const SIGNS: u64 = 2;
-/// An end that has had so many octets acknowledged is told from one of which nobody has heard anything but signs.
-const TOLD: u64 = 8;
 
 /// What both ends of a connection know of it, each from its own side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +84,15 @@ impl TcpInfo {
         self.agrees_up_to(SIGNS, there)
     }
 
-    /// Whether `there`, which [agrees](TcpInfo::agrees), has heard octets of this end, none of them with the SYN, and both directions are open: neither end can have gone.
-    pub fn was_heard_by(&self, there: &TcpInfo) -> bool {
+    /// Whether both directions are open with `there`, which [agrees](TcpInfo::agrees), and no octets came with its SYN.
+    pub fn is_open_with(&self, there: &TcpInfo) -> bool {
         const ESTABLISHED: u8 = 1;
-        self.state == ESTABLISHED
-            && there.state == ESTABLISHED
-            && self.acknowledged >= TOLD
-            && !there.is_fast_open
+        self.state == ESTABLISHED && there.state == ESTABLISHED && !there.is_fast_open
+    }
+
+    /// Octets that the other end has acknowledged; the own SYN may count one.
+    pub const fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// `ends`: signs that were received beside octets.
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(server.read(&mut [0; 1]).unwrap(), 0);
         let (here, there) = (of(&client), of(&server));
         assert!(here.agrees([&there; 2]) && there.agrees([&here; 2]), "{here:?} {there:?}");
-        assert!(!here.was_heard_by(&there) && !there.was_heard_by(&here), "one is going");
+        assert!(!here.is_open_with(&there) && !there.is_open_with(&here), "one is going");
     }
 
     #[test]
@@ -167,12 +167,11 @@ mod tests {
         assert!(!of(&server).is_mirrored([&of(&other); 2]));
         exchange(&mut other, &mut others, 10);
         assert!(!of(&client).agrees([&of(&others); 2]) && !of(&server).agrees([&of(&other); 2]));
-        assert!(of(&client).was_heard_by(&of(&server)) && of(&server).was_heard_by(&of(&client)));
+        assert!(of(&client).is_open_with(&of(&server)) && of(&server).is_open_with(&of(&client)));
         let mut early = of(&server);
         early.is_fast_open = true;
-        assert!(!of(&client).was_heard_by(&early));
+        assert!(!of(&client).is_open_with(&early));
         let fresh = pair();
-        assert!(!of(&fresh.0).was_heard_by(&of(&fresh.1)), "nothing was said");
         assert!(!of(&client).agrees([&of(&fresh.1); 2]), "it has received nothing");
         // As many octets, at another time: accounts of the same moment differ.
         let (here, there) = (of(&client), of(&server));

@@ -1,13 +1,15 @@
 //! TCP: the kernel counts every byte (TCP_INFO), knows both ends by their addresses, and can reset a connection.
 
 use super::{Backend, Course, Standing, untold};
-use crate::options;
 use crate::table::Sock;
+use crate::{options, state};
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::sock::Address;
 use bypath_sys::sockdiag::{self, Found};
 use bypath_sys::tcp_info::TcpInfo;
-use bypath_sys::{Result, process, sock};
+use bypath_sys::{Result, fd, process, sock};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A TCP connection.
 #[derive(Debug)]
@@ -52,14 +54,6 @@ impl Backend for Tcp {
         if !is_there && !is_own {
             return Err(Reason::OtherNamespace);
         }
-        let was_heard = |here: &TcpInfo| is_own || here.was_heard_by(&before);
-        // Another user may make a socket whose counts agree, beside the other end or in its place (ADR 0039). Looked for before this end's state that counts: while
-        // this end is open the other one is there. All connections are gone through for it, so what is cheap is asked before that, too.
-        let is_alone =
-            || is_own || sockdiag::is_the_only_one(netlink, &remote, &local, found.cookie) == Ok(true);
-        if !was_heard(&TcpInfo::of(fd).map_err(untold)?) || !is_alone() {
-            return Err(Reason::PeerUnproven);
-        }
         // Of two ends of one connection this always holds.
         let here = TcpInfo::of(fd).map_err(untold)?;
         let agrees = here.agrees([&before; 2]) || {
@@ -67,7 +61,9 @@ impl Backend for Tcp {
             let (again, after) = there()?;
             again.cookie == found.cookie && after.is_some_and(|after| here.agrees([&before, &after]))
         };
-        if agrees && was_heard(&here) { Ok(found) } else { Err(Reason::PeerUnproven) }
+        let is_it = agrees
+            && (is_own || here.is_open_with(&before) && is_proven(s, netlink, &found, [&remote, &local])?);
+        if is_it { Ok(found) } else { Err(Reason::PeerUnproven) }
     }
 
     fn standing(&self, s: &Sock) -> Result<Standing> {
@@ -167,6 +163,41 @@ fn is_asked_there(fd: i32, netlink: i32) -> std::result::Result<bool, Reason> {
     }
 }
 
+/// Whether the socket of another user that was found is the other end, and none that he has made beside it or in its place (ADR 0039): it alone has these
+/// addresses in the network namespace whose own they are, and the other end has acknowledged octets that this one was given later, so that it was there. So it
+/// takes two questions. `ends`: its address, and this end's.
+fn is_proven(
+    s: &Sock,
+    netlink: i32,
+    found: &Found,
+    ends: [&Address; 2],
+) -> std::result::Result<bool, Reason> {
+    let carrier = s.carrier();
+    let acknowledged = || TcpInfo::of(carrier).map(|here| here.acknowledged()).map_err(untold);
+    if s.seen.load(Relaxed) == found.cookie {
+        return Ok(acknowledged()? > s.seen_at.load(Relaxed));
+    }
+    let [there, here] = ends;
+    if is_own_address(carrier, there)?
+        && sockdiag::is_the_only_one(netlink, there, here, found.cookie) == Ok(true)
+    {
+        // In this order: what is acknowledged in between counts twice.
+        let waiting = sock::outq(carrier).map_err(untold)? as u64;
+        s.seen_at.store(acknowledged()?.saturating_add(waiting), Relaxed);
+        s.seen.store(found.cookie, Relaxed);
+    }
+    Ok(false)
+}
+
+/// Whether an address is one of the network namespace of `carrier`: that of another host may have been one.
+fn is_own_address(carrier: i32, address: &Address) -> std::result::Result<bool, Reason> {
+    let probe = sock::datagrams(address.family.into(), 0, state::floor()).map_err(untold)?;
+    let networks = [carrier, probe].map(sock::network_namespace);
+    let is_bound = sock::bind(probe, &Address { port: 0, ..*address }).is_ok();
+    fd::close(probe);
+    Ok(is_bound && matches!(networks, [Ok(own), Ok(asked)] if own == asked))
+}
+
 /// Whether it is bound to a device, but for that of its link-local addresses: what is not bound to that may have the same addresses beside it.
 fn is_of_a_device(fd: i32) -> bool {
     let mut name = [0; libc::IFNAMSIZ];
@@ -188,6 +219,7 @@ fn linger_zero(s: &Sock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
@@ -200,6 +232,84 @@ mod tests {
         sock::set_option(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0").unwrap();
         assert!(is_of_a_device(fd));
         assert_eq!(Tcp.eligible(fd), Err(Reason::BoundDevice));
+    }
+
+    #[test]
+    fn another_users_end_is_proven_by_what_it_acknowledges_after_it_was_found_alone() {
+        let netlink = sockdiag::open(3).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        let s: &'static Sock = Box::leak(Box::default());
+        s.fd.store(client.as_raw_fd(), Relaxed);
+        let here = sock::local_address(client.as_raw_fd()).unwrap();
+        let there = sock::remote_address(client.as_raw_fd()).unwrap();
+        let found = sockdiag::tcp(netlink, &there, &here).unwrap().unwrap();
+        let is_proven = |found: &Found| is_proven(s, netlink, found, [&there, &here]).unwrap();
+        let mut says = |octets: usize| {
+            let before = TcpInfo::of(client.as_raw_fd()).unwrap().acknowledged();
+            client.write_all(&vec![1; octets]).unwrap();
+            server.read_exact(&mut vec![0; octets]).unwrap();
+            server.write_all(&[1]).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            // With the answer at the latest.
+            assert_eq!(TcpInfo::of(client.as_raw_fd()).unwrap().acknowledged(), before + octets as u64);
+        };
+        says(1000);
+        let other = Found { cookie: found.cookie + 1, ..found };
+        assert!(!is_proven(&other) && s.seen.load(Relaxed) == 0, "another one has these addresses");
+        assert!(!is_proven(&found) && !is_proven(&found), "it may have gone before it was looked for");
+        says(1);
+        assert!(is_proven(&found) && is_proven(&found));
+        assert!(!is_proven(&other), "that is another one");
+        bypath_sys::fd::close(netlink);
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_when_it_is_found_alone_proves_nothing() {
+        let netlink = sockdiag::open(3).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Small buffers, that are full.
+        sock::set_option(listener.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &4096i32.to_ne_bytes())
+            .unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        client.set_nonblocking(true).unwrap();
+        let written = std::iter::from_fn(|| client.write(&[1; 8192]).ok()).sum::<usize>();
+        let s: &'static Sock = Box::leak(Box::default());
+        s.fd.store(client.as_raw_fd(), Relaxed);
+        let here = sock::local_address(client.as_raw_fd()).unwrap();
+        let there = sock::remote_address(client.as_raw_fd()).unwrap();
+        let found = sockdiag::tcp(netlink, &there, &here).unwrap().unwrap();
+        let is_proven = || is_proven(s, netlink, &found, [&there, &here]).unwrap();
+        assert!(!is_proven());
+        server.read_exact(&mut vec![0; written]).unwrap();
+        while sock::outq(client.as_raw_fd()) != Ok(0) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(!is_proven(), "that was sent before");
+        client.write_all(&[1]).unwrap();
+        while sock::outq(client.as_raw_fd()) != Ok(0) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(is_proven());
+        bypath_sys::fd::close(netlink);
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_none_of_the_own_ones() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = |bytes: &[u8], family: i32| {
+            let mut address = Address { family: family as u16, port: 7, bytes: [0; 16], scope: 0 };
+            address.bytes[..bytes.len()].copy_from_slice(bytes);
+            is_own_address(socket.as_raw_fd(), &address).unwrap()
+        };
+        assert!(own(&[127, 0, 0, 1], libc::AF_INET) && own(&[127, 9, 9, 9], libc::AF_INET));
+        assert!(!own(&[192, 0, 2, 1], libc::AF_INET));
+        let mapped = |last: [u8; 4]| [&[0; 10][..], &[0xff; 2], &last].concat();
+        assert!(
+            own(&mapped([127, 0, 0, 1]), libc::AF_INET6) && !own(&mapped([192, 0, 2, 1]), libc::AF_INET6)
+        );
     }
 
     #[test]
