@@ -115,6 +115,9 @@ const KNOWN: &[Known] = &[
         scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],
         ..NONE
     },
+    // Of users, of whom scripts have one.
+    Known { row: "A call from where another user listens", ..NONE },
+    Known { row: "Another user beside a connected socket of every address", ..NONE },
     Known {
         row: "The environment of an heir",
         is: |command, expected, got| command == "preloaded" && (expected, got) == ("plain", "preloaded"),

@@ -94,6 +94,22 @@ scripts! {
         s recv 3 10 dontwait
         c recv 4 10 dontwait
     ";
+    who_is_bound_to_a_group_and_connects_keeps_it, "connected or not", Either: "
+        s socket inet dgram|cloexec
+        s bind 3 127.0.0.1:0
+        c socket inet dgram|cloexec
+        c bind 3 239.255.77.30:0
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockname 3
+        c getpeername 3
+        c socket inet dgram|cloexec
+        c bind 4 127.0.0.1:%port:c:3
+        s sendto 3 14 1 0 127.0.0.1:%port:c:4
+        c receive 4 100
+        c receive 3 100 dontwait
+        c send 3 15 1
+        s receive 3 100
+    ";
     who_is_connected_hears_one_only, "connected or not", Ring: "
         dgrams 127.0.0.1
         c socket inet dgram|cloexec

@@ -572,6 +572,15 @@ scripts! {
         s receive_msg 3 2000 0 100
         s receive 3 100 dontwait
     ";
+    as_many_datagrams_in_one_as_every_kernel_takes, "GSO, GRO, corking", Either: "
+        dgrams 127.0.0.1
+        pings
+        c send_msg 3 640 1 0 @s:3 segment=10
+        s receive 3 100
+        s receive 3 100
+        c setsockopt 3 udp_segment 1
+        c sendto 3 64 2 0 @s:3
+    ";
     pieces_of_one_datagram, "GSO, GRO, corking", Either: "
         dgrams 127.0.0.1
         pings

@@ -431,6 +431,13 @@ fn a_worker_whose_service_was_replaced_is_told_of_a_reset_and_of_no_end() {
     assert_eq!(worker.finish(), "ECONNRESET b'' EPIPE\n0\n");
 }
 
+/// Makes a link in a network namespace, and becomes what stands behind it.
+const BEGIN: &str = "ip link set lo up && ip link add left type veth peer name right && \
+    ip link set left up && ip link set right up && exec \"$@\"";
+
+/// A service on that link.
+const SERVES: &[&str] = &["netstack", "--name=lab", "--link=packet:left", "--addr=10.9.0.1/24"];
+
 #[test]
 fn root_of_a_namespace_has_a_folder_of_the_user_it_is_outside() {
     const NAME: &str = "users::root_of_a_namespace_has_a_folder_of_the_user_it_is_outside";
@@ -439,14 +446,11 @@ fn root_of_a_namespace_has_a_folder_of_the_user_it_is_outside() {
     if !stage.bypath(ONE, &inside, &["--version"]).output().is_ok_and(|output| output.status.success()) {
         return skip(NAME, "users may not make namespaces");
     }
-    const BEGIN: &str = "ip link set lo up && ip link add left type veth peer name right && \
-        ip link set left up && ip link set right up && exec \"$@\"";
     let begin = ["unshare", "-Urn", "sh", "-c", BEGIN, "sh"];
-    let arguments = ["netstack", "--name=lab", "--link=packet:left", "--addr=10.9.0.1/24"];
     let mut running = Vec::new();
     for uid in [ONE, OTHER] {
         let _ = std::fs::remove_dir_all(format!("/tmp/bypath-{uid}"));
-        let mut command = stage.bypath(uid, &begin, &arguments);
+        let mut command = stage.bypath(uid, &begin, SERVES);
         running.push(begun({
             command.env_remove("BYPATH_NETSTACK_DIR");
             command
@@ -464,6 +468,48 @@ fn root_of_a_namespace_has_a_folder_of_the_user_it_is_outside() {
     for uid in [ONE, OTHER] {
         let _ = std::fs::remove_dir_all(format!("/tmp/bypath-{uid}"));
     }
+}
+
+/// To such a service they are all 65534, be they root.
+#[test]
+fn a_service_of_a_namespace_is_not_for_users_whom_it_does_not_know() {
+    const NAME: &str = "users::a_service_of_a_namespace_is_not_for_users_whom_it_does_not_know";
+    let Some(stage) = Stage::new(NAME) else { return };
+    if !stage.bypath(ONE, &["unshare", "-Urn"], &["--version"]).output().is_ok_and(|o| o.status.success()) {
+        return skip(NAME, "users may not make namespaces");
+    }
+    std::os::unix::fs::chown(stage.services(), Some(ONE), None).expect("root's right");
+    let begin = ["unshare", "-Urn", "sh", "-c", BEGIN, "sh"];
+    let _service = begun(stage.bypath(ONE, &begin, &[SERVES, &["--users=all"]].concat()));
+    let runs = ["run", "--netstack=lab", "--", PYTHON, "-c", CALLS, HERE];
+    for uid in [OTHER, OTHER + 1, 0] {
+        let refused = stage.bypath(uid, &[], &runs).output().expect("setpriv");
+        let said = common::stderr(&refused);
+        assert_eq!((refused.status.code(), common::stdout(&refused)), (Some(125), String::new()), "{said}");
+        assert!(said.contains(&format!("not for user {uid}")), "{said}");
+    }
+    // As oneself, and as root of another namespace: to the service both are its own user.
+    for before in [&[][..], &["unshare", "-Ur"]] {
+        let output = stage.bypath(ONE, before, &runs).output().expect("setpriv");
+        assert!(common::stdout(&output).starts_with("0 done\n"), "{before:?}: {}", common::stderr(&output));
+    }
+}
+
+#[test]
+fn nobody_of_a_namespace_runs_no_service() {
+    const NAME: &str = "users::nobody_of_a_namespace_runs_no_service";
+    let Some(stage) = Stage::new(NAME) else { return };
+    // With the right to make a link there.
+    let inside = ["unshare", "--user", "--map-user=65534", "--keep-caps", "--net"];
+    if !stage.bypath(ONE, &inside, &["--version"]).output().is_ok_and(|o| o.status.success()) {
+        return skip(NAME, "users may not make namespaces, or unshare has no --map-user and --keep-caps");
+    }
+    std::os::unix::fs::chown(stage.services(), Some(ONE), None).expect("root's right");
+    let begin = [&inside[..], &["sh", "-c", BEGIN, "sh"]].concat();
+    let refused = stage.bypath(ONE, &begin, SERVES).output().expect("setpriv");
+    let said = common::stderr(&refused);
+    assert_eq!((refused.status.code(), common::stdout(&refused)), (Some(1), String::new()), "{said}");
+    assert!(said.contains("of user 65534") && said.contains("unshare -Ur"), "{said}");
 }
 
 /// Binds and listens where it is told to share, and keeps that until its input ends.

@@ -189,7 +189,8 @@ impl Udp<'_> {
     /// Frames that the link cuts, or a datagram each.
     fn send_many(&mut self, outgoing: Outgoing, octets: &[u8], segment: u16) {
         let offload = self.stack.ifaces[outgoing.iface.at()].shape.offload;
-        if offload.segmentation && offload.checksum {
+        // A frame counts once in the queues that it waits in: of datagrams that are less than what each counts for it would hold very many.
+        if offload.segmentation && offload.checksum && usize::from(segment) >= OVERHEAD {
             let Kind::Udp { source, destination, .. } = outgoing.kind else { return };
             let kind = Kind::Udp { source, destination, segment };
             for frame in octets.chunks(usize::from(segment) * MOST_SEGMENTS) {

@@ -112,8 +112,16 @@ fn a_link_that_cuts_gets_no_more_datagrams_in_a_frame_than_it_takes() {
     world.hosts[0].stack.set_neighbor(iface, "10.0.0.2".parse().unwrap(), MacAddr([2, 0, 0, 0, 0, 2]));
     let client = world.bound(0, "[::]:0");
     let now = world.now();
-    for (octets, frames) in [(640, vec![64]), (650, vec![64, 1]), (1280, vec![64, 64])] {
-        world.udp(0, client).send_with(&vec![9; octets], &message("10.0.0.2:7", 10)).unwrap();
+    for (octets, segment, frames) in [
+        (6400, 100, vec![64]),
+        (6410, 100, vec![64, 1]),
+        (12_800, 100, vec![64, 64]),
+        // What counts for less than a datagram does beside its octets is one.
+        (128, 1, vec![1; 128]),
+        (126, 63, vec![1; 2]),
+        (128, 64, vec![2]),
+    ] {
+        world.udp(0, client).send_with(&vec![9; octets], &message("10.0.0.2:7", segment)).unwrap();
         let mut room = vec![0; 65_553];
         let sent = core::iter::from_fn(|| world.hosts[0].stack.poll_transmit(now, iface, &mut room));
         let cut: Vec<_> = sent.map(|(len, meta)| (len, meta.gso.map(|gso| gso.size))).collect();
@@ -123,8 +131,11 @@ fn a_link_that_cuts_gets_no_more_datagrams_in_a_frame_than_it_takes() {
         assert_eq!(cut.iter().map(|(len, _)| len - 42).sum::<usize>(), octets);
     }
     // As Linux has it: of one send no more.
-    let more = world.udp(0, client).send_with(&[9; 1281], &message("10.0.0.2:7", 10));
-    assert_eq!(more, Err(SendError::Segment));
+    for segment in [1, 100] {
+        let octets = vec![9; usize::from(segment) * 128 + 1];
+        let more = world.udp(0, client).send_with(&octets, &message("10.0.0.2:7", segment));
+        assert_eq!(more, Err(SendError::Segment));
+    }
 }
 
 #[test]

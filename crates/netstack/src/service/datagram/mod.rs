@@ -316,6 +316,10 @@ impl Hub {
                 Kind::Datagram => socket.send(engine, &header, octets),
             };
             moved += sent.unwrap_or(1);
+            if let Ok(many @ 2..) = sent {
+                // What one record brings takes long to send: that is a part of its user's turn, and nobody waits behind what many sockets bring.
+                (0..many.div_ceil(TURN)).for_each(|_| engine.flush_now());
+            }
             if let (Err(errno), Some(socket)) = (sent, self.sockets.get_mut(key)) {
                 socket.could_not_send(engine.stack(), errno);
             }

@@ -119,6 +119,17 @@ pub fn users(wanted: &Users) -> Vec<String> {
     all.into_iter().map(name).collect()
 }
 
+/// The same for people. Whom a user namespace does not know are one user there, and refused.
+fn users_text(users: &[String], knows_all: bool) -> String {
+    match users {
+        [all] if all == ALL && !knows_all => {
+            "all whom this user namespace knows (/proc/self/uid_map); others are refused".to_owned()
+        }
+        [one] if one != ALL => format!("{one} alone (others: --users=NAME,... or --users=all)"),
+        users => users.join(", "),
+    }
+}
+
 /// A socket's path for people.
 pub fn shown(path: &Path) -> String {
     path.display().to_string()
@@ -146,10 +157,7 @@ impl Report {
             self.link.as_ref().map_or("none".to_owned(), Link::text),
             list(&self.addresses),
             list(&self.routes),
-            match &self.users[..] {
-                [one] if one != ALL => format!("{one} alone (others: --users=NAME,... or --users=all)"),
-                users => list(users),
-            },
+            users_text(&self.users, bypath_sys::process::knows_all_users()),
         );
         if let Some(metrics) = &self.metrics {
             text += &format!("metrics     {metrics}\n");
@@ -158,5 +166,21 @@ impl Report {
             text += &format!("capture     {capture}\n");
         }
         text + &format!("next        {}\n", self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_users_are_those_whom_the_user_namespace_knows() {
+        let text = |users: &[&str], knows_all| {
+            users_text(&users.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), knows_all)
+        };
+        assert_eq!(text(&["all"], true), "all");
+        assert!(text(&["all"], false).ends_with("others are refused"));
+        assert!(text(&["root"], false).starts_with("root alone"));
+        assert_eq!(text(&["root", "www-data"], true), "root, www-data");
     }
 }
