@@ -117,9 +117,48 @@ pub fn leave_rest(s: &'static Sock, call: &Call) {
     lock.unlock();
 }
 
+/// Nobody will be there to go on with a flush for which the carrier has no room: the connection is reset, so that nobody takes what has come for
+/// all. Whoever has the ring may read the rest of it there.
+#[cold]
+pub fn give_up(s: &'static Sock, call: &Call) {
+    let w = &s.end().w;
+    if w.path.load(Acquire) == wpath::KERNEL {
+        return;
+    }
+    let lock = WriteLock::take(s, call);
+    if w.path.load(Acquire) != wpath::KERNEL {
+        w.path.store(wpath::KERNEL, Release);
+        let carrier = carrier::of(s);
+        if !carrier.dissolve(s) {
+            carrier.reset(s);
+        }
+        s.keep_on_kernel(Reason::SmallBuffer);
+        if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
+            stats.recalled[Reason::SmallBuffer as usize].fetch_add(1, Relaxed);
+        }
+        log::line(
+            LogLevel::Error,
+            format_args!(
+                "fd {}: nobody reads, and the kernel has no room for what was in shared memory; connection reset",
+                s.carrier()
+            ),
+        );
+        epoll::path_changed(s);
+    }
+    if let Some(lock) = lock {
+        lock.unlock();
+    }
+}
+
 /// Whether the reader may still want bytes of the ring although this end is on the kernel.
 pub fn has_left_rest(conn: &Conn) -> bool {
     conn.out().wa.flags.load(Acquire) & writer_flag::FLUSHING != 0
+}
+
+/// The direction stays on the kernel for a while. Under the writer's lock.
+pub fn rest(s: &Sock) {
+    let w = &s.end().w;
+    w.not_before.store(w.kernel_bytes.load(Relaxed).saturating_add(BACK_OFF_BYTES), Relaxed);
 }
 
 /// As [`recall_outgoing`], under the writer's lock.

@@ -423,6 +423,9 @@ pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
         let reason = if name == libc::TCP_ULP { Reason::RecalledUlp } else { Reason::RecalledOption };
         switch::recall_both(s, reason, true);
     }
+    if let Some(s) = table::sock(fd) {
+        options::changes(s, level, name);
+    }
     crate::udp::option_begin(fd, level, name);
 }
 

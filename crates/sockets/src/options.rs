@@ -1,10 +1,12 @@
 //! Socket options: which exclude an upgrade, which must be known to move bytes as the kernel would.
 
 use crate::table::{self, Sock, flag};
-use crate::{carrier, epoll, ready};
+use crate::thread::Call;
+use crate::{carrier, epoll, flush, ready, switch};
+use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::sock;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{Ordering::*, fence};
 
 /// SO_PEEK_OFF, SO_ZEROCOPY (asm-generic/socket.h).
 const SO_PEEK_OFF: i32 = 42;
@@ -85,6 +87,27 @@ pub fn receives(level: i32, name: i32) -> bool {
     level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE
 }
 
+/// Whether this option is the carrier's room for what is taken back.
+fn bounds_flush(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET && (name == libc::SO_SNDBUF || name == libc::SO_SNDBUFFORCE)
+}
+
+/// Before setsockopt: what is in a ring goes to the carrier while that has the buffer by which the ring's length was agreed on.
+pub fn changes(s: &'static Sock, level: i32, name: i32) {
+    if bounds_flush(level, name) {
+        empty_ring(s);
+    }
+}
+
+#[cold]
+fn empty_ring(s: &'static Sock) {
+    if s.end().w.path.load(Acquire) != wpath::KERNEL
+        && let (Some(conn), Some(call)) = (s.conn.get(), Call::enter())
+    {
+        flush::empty_ring(s, conn, Reason::RecalledOption, &call);
+    }
+}
+
 /// After a successful setsockopt.
 pub fn changed(s: &'static Sock, level: i32, name: i32) {
     if level != libc::SOL_SOCKET || !s.is_warm() {
@@ -92,6 +115,13 @@ pub fn changed(s: &'static Sock, level: i32, name: i32) {
     }
     if name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO || name == libc::SO_RCVLOWAT {
         refresh(s);
+    }
+    if bounds_flush(level, name) {
+        // Who begins a ring looks at the buffer after it; who has begun one before this is seen here.
+        fence(SeqCst);
+        if s.conn.get().is_some_and(|conn| !switch::can_take_back(s, conn)) {
+            empty_ring(s);
+        }
     }
     // AF_UNIX does not wait for the mark, nor report that it was reached.
     let waits = name == libc::SO_RCVLOWAT && !s.has(flag::LOCAL);

@@ -591,6 +591,10 @@ fn answered(
         if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
         }
+        // No longer than was asked for, and than can be taken back now.
+        if m[9] as u32 > ring_size(s)? {
+            return Err(Reason::SmallBuffer);
+        }
         peer::begin();
         let pair = || peer::by_pair(m[2], 0).filter(|p| p.is_behind(dialled));
         let known = pair().or_else(|| {

@@ -8,14 +8,10 @@
 use crate::table::{self, Entry};
 use crate::thread::Call;
 use crate::{epoll, flush, foreign, fork, home, rendezvous, service, state, thread, udp};
-use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
-use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{clock, page, process};
+use bypath_sys::{page, process};
 use std::sync::atomic::Ordering::*;
 
-/// Longest wait for carriers without room for what was taken back.
-const FLUSH_NS: u64 = 2_000_000_000;
 /// Longest wait for threads that sleep on rings.
 const THREADS_NS: u64 = 100_000_000;
 
@@ -39,8 +35,8 @@ pub fn tables_differ() {
     }
 }
 
-/// Takes everything back and follows nothing from now on. A carrier that has no room even after [`FLUSH_NS`] keeps the
-/// process as it is, with every connection on the kernel path: bytes that are only here must not be forgotten.
+/// Takes everything back and follows nothing from now on. A connection whose carrier has no room, and gets none within two seconds, is reset: followed
+/// on, it would be the death of the process at the next call of this library, or mean another socket by its number.
 #[cold]
 pub fn seal(hindrance: Reason, recalled: Reason) {
     if state::is_borrowed() || state::is_sealed() {
@@ -78,24 +74,15 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
     page::seal();
 }
 
-/// Whether every byte that was in a ring is in its carrier.
+/// Every byte that was in a ring is in its carrier, or lost with its connection, which is reset. False if this thread can do nothing about it.
 fn flushed(recalled: Reason) -> bool {
-    let until = clock::monotonic_ns().saturating_add(FLUSH_NS);
-    loop {
-        let mut full = None;
-        table::each_sock(|s| {
-            if s.end().w.path.load(Acquire) != wpath::KERNEL {
-                full = Some(s);
-            }
-        });
-        let Some(s) = full else { return true };
-        if clock::monotonic_ns() > until {
-            return false;
+    let Some(call) = Call::enter() else { return false };
+    table::each_sock(|s| {
+        if let Some(conn) = s.conn.get() {
+            flush::empty_ring(s, conn, recalled, &call);
         }
-        let mut one = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
-        let _ = ppoll(&mut one, Some(flush::FLUSH_PERIOD_NS), 0);
-        if let (Some(conn), Some(call)) = (s.conn.get(), Call::enter()) {
-            flush::recall_outgoing(s, conn, recalled, &call);
-        }
-    }
+    });
+    flush::wait_for_carriers(|_| true, recalled, &call);
+    table::each_sock(|s| flush::give_up(s, &call));
+    true
 }

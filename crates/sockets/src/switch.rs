@@ -162,6 +162,10 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     if limit < SMALLEST_LIMIT || !uring::is_absent() {
         return;
     }
+    if !can_take_back(s, conn) {
+        s.set_reason(Reason::SmallBuffer);
+        return flush::rest(s);
+    }
     let tail = w.tail.load(Relaxed);
     if !conn.out().begin_ring(tail, standing.given) {
         return;
@@ -174,6 +178,10 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     fence(SeqCst);
     if must_stay(s) {
         return flush::claim(s, conn, state::hindrance().unwrap_or(end.reason()), lock);
+    }
+    // And so does who makes the carrier's buffer smaller.
+    if !can_take_back(s, conn) {
+        return flush::claim(s, conn, Reason::RecalledOption, lock);
     }
     // What was read last would have been acknowledged with these bytes.
     carrier::of(s).acknowledge(s);
@@ -478,6 +486,12 @@ pub fn free_space(s: &Sock, conn: &Conn, tail: u64) -> Result<u64, Poisoned> {
 fn is_drained(s: &Sock) -> bool {
     let carrier = carrier::of(s);
     carrier.room(s) >= carrier.capacity(s.carrier()) / 2
+}
+
+/// Whether a full ring would find a place in the carrier, also where nobody reads that: its buffer may be smaller than it was when the ring's
+/// length was agreed on.
+pub fn can_take_back(s: &Sock, conn: &Conn) -> bool {
+    carrier::of(s).capacity(s.carrier()) / 2 >= conn.tx.size()
 }
 
 /// Whether a waiting writer should go on: a quarter of what it may use is free.

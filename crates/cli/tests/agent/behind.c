@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "unseen.h"
+
 enum { ROUNDS = 300, PIECE = 1000, LATE_MS = 300, HEIRS = 100, LIFETIME = 30, NUMBER = 9 };
 
 static void die(const char *what) {
@@ -37,7 +39,7 @@ static void writer(const struct sockaddr_in *address, int tell) {
     if (connect(s, (const struct sockaddr *)address, sizeof *address)) die("connect");
     char ping[100], piece[PIECE];
     for (int i = 0; i < ROUNDS; i++) whole(s, ping, sizeof ping, read), whole(s, ping, sizeof ping, give);
-    setsockopt(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    set_unseen(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     fcntl(s, F_SETFL, O_NONBLOCK);
     size_t sent = 0;
     for (;;) {

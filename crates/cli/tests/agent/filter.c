@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|full|listener
+// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|full|stuck|stuck-unseen|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 
 #include "roads_peer.h"
+#include "unseen.h"
 
 static void say(const char *what) { put_all(1, what, strlen(what)); }
 
@@ -215,13 +216,52 @@ static void full(void) {
     waitpid(other, &status, WUNTRACED);
     order('r', 60000);
     give(60000, 0);
-    setsockopt(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    set_unseen(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     pthread_create(&t, NULL, makes_room, NULL);
     CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask);
     confined = 1;
     pthread_join(t, NULL);
     done();
     exchange();
+}
+
+static volatile int written;
+
+// The other thread may make no more calls than that.
+static void *ends_both(void *arg) {
+    while (!written)
+        usleep(1000);
+    kill(other, SIGKILL);
+    _exit(0);
+    return arg;
+}
+
+// Nobody reads what was sent, and the carrier's buffer has become smaller than a ring.
+static void stuck(const char *what) {
+    int small = 16384, status;
+    pthread_t t;
+    kill(other, SIGSTOP);
+    waitpid(other, &status, WUNTRACED);
+    if (!strcmp(what, "-unseen"))
+        set_unseen(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    else
+        setsockopt(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    fcntl(s, F_SETFL, O_NONBLOCK);
+    for (int vain = 0; vain < 50;)
+        if (write(s, bytes, 4096) > 0)
+            vain = 0;
+        else
+            vain++, usleep(10000);
+    pthread_create(&t, NULL, ends_both, NULL);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+        die("strict mode");
+    // The last segment may have room for some.
+    ssize_t k = 1;
+    for (int i = 0; i < 50 && k > 0; i++)
+        k = write(s, bytes, 4096);
+    say(k > 0 ? "took more\n" : errno == EAGAIN ? "would wait\n" : errno == ECONNRESET ? "reset\n" : "an error\n");
+    written = 1;
+    syscall(SYS_exit, 0);
 }
 
 // What comes after the filter is not followed.
@@ -255,7 +295,7 @@ static void listener(void) {
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
-    narrow = !strcmp(how, "full") ? 10000 : 0;
+    narrow = !strcmp(how, "full") || !strncmp(how, "stuck", 5) ? 10000 : 0;
     connection();
     warm_up();
     if (!strcmp(how, "prctl") || !strcmp(how, "number")) {
@@ -288,6 +328,8 @@ int main(int argc, char **argv) {
         forked();
     } else if (!strcmp(how, "full")) {
         full();
+    } else if (!strncmp(how, "stuck", 5)) {
+        stuck(how + 5);
     } else if (!strcmp(how, "listener")) {
         listener();
     } else {

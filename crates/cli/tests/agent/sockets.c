@@ -1,5 +1,6 @@
 /* Creating, naming, configuring and closing descriptors. */
 #include "agent.h"
+#include "unseen.h"
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -221,6 +222,12 @@ static void do_getpeername(struct args *a, struct out *o)
 static void do_close(struct args *a, struct out *o) { CALL(o, close((int)num(a, 1))); }
 /* raw_close FD: by a system call that no interposed function sees */
 static void do_raw_close(struct args *a, struct out *o) { CALL(o, plain(SYS_close, num(a, 1), 0, 0)); }
+/* raw_sndbuf FD OCTETS: likewise */
+static void do_raw_sndbuf(struct args *a, struct out *o)
+{
+    int octets = (int)num(a, 2);
+    CALL(o, set_unseen((int)num(a, 1), SOL_SOCKET, SO_SNDBUF, &octets, sizeof octets));
+}
 static void do_shutdown(struct args *a, struct out *o)
 {
     CALL(o, shutdown((int)num(a, 1), (int)lookup(how_words, arg(a, 2))));
@@ -420,5 +427,6 @@ const struct command socket_commands[] = {
     {"fionread", do_fionread},     {"outq", do_outq},               {"fionbio", do_fionbio},
     {"atmark", do_atmark},         {"wait_in", do_wait_in},         {"wait_sent", do_wait_sent},
     {"setsockopt", do_setsockopt}, {"getsockopt", do_getsockopt},   {"fds", do_fds},
-    {"nofile", do_nofile},         {"raw_close", do_raw_close},     {NULL, NULL},
+    {"nofile", do_nofile},         {"raw_close", do_raw_close},     {"raw_sndbuf", do_raw_sndbuf},
+    {NULL, NULL},
 };

@@ -2,8 +2,8 @@
  *
  *   trust threads|epoll        prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
- *   trust strict               prints its port, echoes to one until a piece ends with FLOOD, sends what goes for two seconds, and then allows itself
- *                              no system calls but read, write and exit
+ *   trust strict [OCTETS]      prints its port, echoes to one until a piece ends with FLOOD, has OCTETS for SO_SNDBUF from then on, sends what goes
+ *                              for two seconds, and then allows itself no system calls but read, write and exit
  *   trust exec                 prints its port, echoes to one until a piece ends with FLOOD, and executes itself: trust anew, which says so
  *   trust talk PORT...         sends numbered messages to each and compares the echo, until its standard input ends
  *   trust steps PORT           the same, and says so of each
@@ -175,9 +175,11 @@ static int echoed(unsigned char *piece) {
     }
 }
 
-static void strict(void) {
+static void strict(int buffer) {
     unsigned char *piece = area(PIECE) - PIECE;
     int s = echoed(piece);
+    if (buffer && setsockopt(s, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer))
+        fail("SO_SNDBUF");
     fcntl(s, F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 100; i++) {
         while (send(s, flood, FLOODED, MSG_NOSIGNAL) > 0)
@@ -239,7 +241,7 @@ int main(int count, char **words) {
     if (!strcmp(mode, "epoll"))
         set();
     if (!strcmp(mode, "strict"))
-        strict();
+        strict(count > 2 ? atoi(words[2]) : 0);
     if (!strcmp(mode, "exec")) {
         echoed(area(PIECE) - PIECE);
         execl(words[0], words[0], "anew", NULL);

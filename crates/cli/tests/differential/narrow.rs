@@ -9,7 +9,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 wr
         c poll 0 3:out
@@ -26,7 +26,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 rdwr
         c send 3 10 2 nosignal
@@ -38,7 +38,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 wr
         c shutdown 3 rd
@@ -51,7 +51,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 wr
         c close 3
@@ -63,7 +63,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 wr
         c exit 0
@@ -75,7 +75,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c close 3
         cont s
@@ -86,7 +86,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 wr
         c poll 1500 3:in

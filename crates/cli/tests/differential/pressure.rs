@@ -17,7 +17,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         c go r recv 3 1
         c blocked r
         s setsockopt 4 zerocopy 1
@@ -29,7 +29,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         c go p poll 9000 3:in
         c blocked p
         s setsockopt 4 zerocopy 1
@@ -44,7 +44,7 @@ scripts! {
         c epoll_ctl 4 add 3 in 7
         c epoll_wait 4 4 0
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         c go e epoll_wait 4 4 9000
         c blocked e
         s setsockopt 4 zerocopy 1
@@ -57,7 +57,7 @@ scripts! {
         warm
         c pipe
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         c go r read 4 1
         c blocked r
         s exec plain
@@ -69,7 +69,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         c go p poll 9000 3:in
         c blocked p
         s exec plain
@@ -82,7 +82,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c close 3
         cont s
@@ -93,7 +93,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c shutdown 3 wr
         cont s
@@ -104,7 +104,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c exit 0
         cont s
@@ -115,7 +115,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c exec plain
         c getsockopt 3 sndbuf
@@ -126,7 +126,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         stop s
         c spawn heir plain
         heir send 3 100 2 dontwait
@@ -141,7 +141,7 @@ scripts! {
         pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
+        c raw_sndbuf 3 4608
         c go p poll 9000 3:in
         c blocked p
         s exec plain

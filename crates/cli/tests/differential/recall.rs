@@ -163,6 +163,18 @@ scripts! {
         s recv 4 1000
         warm
     ";
+    what_is_in_a_ring_is_there_after_a_smaller_buffer, "socket options", Ring: "
+        pair with rcvbuf 10000
+        warm
+        c sendall 3 60000 1
+        c setsockopt 3 sndbuf 4608
+        c getsockopt 3 sndbuf
+        s recvall 4 60000
+        c sendall 3 1000 2
+        s recvall 4 1000
+        s send 4 100 3
+        c recvall 3 100
+    ";
     other_options_work_as_ever, "socket options", Ring: "
         pair
         warm

@@ -228,6 +228,7 @@ over_unix! {
         urgent_data_ends_a_read_of_all
         urgent_data_before_any_upgrade
         a_protocol_of_the_kernel_takes_over
+        what_is_in_a_ring_is_there_after_a_smaller_buffer
         other_options_work_as_ever
         corked_bytes_arrive_when_uncorked
         sendfile_moves_a_file

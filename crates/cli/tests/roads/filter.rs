@@ -1,6 +1,6 @@
 //! A seccomp filter that a program installs late: it does not know what rings need.
 
-use crate::{Ran, programs, same, same_while_paths_change, skip};
+use crate::{Ran, programs, ran, same, same_while_paths_change, skip};
 use bypath_shm::reason::Reason;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -71,8 +71,34 @@ fn a_confined_process_forks() {
 
 #[test]
 fn what_finds_no_room_is_waited_for() {
-    let Some(ran) = went_home("full") else { return };
-    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+    if confined("failing").is_none() {
+        return;
+    }
+    // One that finds it in a wider carrier, and one that waits.
+    for narrow in ["0", "1"] {
+        let ran = same(program(), &["full"], &[("BYPATH_TEST_NARROW", narrow)]);
+        assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{narrow}: {}", ran.complaints);
+    }
+}
+
+/// What is in a ring goes to the carrier before that has a smaller buffer, or to a wider one.
+#[test]
+fn who_is_not_read_any_more_lives_on() {
+    for how in ["stuck", "stuck-unseen"] {
+        let Some(ran) = went_home(how) else { return };
+        assert_eq!(ran.recalled(Reason::SmallBuffer), 0, "{how}: {}", ran.complaints);
+    }
+}
+
+#[test]
+fn a_connection_that_cannot_go_back_is_reset_and_its_process_lives_on() {
+    if confined("failing").is_none() {
+        return;
+    }
+    let ran = ran(program(), &["stuck-unseen"], &[("BYPATH_TEST_NARROW", "1"), ("BYPATH_LOG", "error")]);
+    assert_eq!(ran.text, "reset\n", "{}", ran.complaints);
+    assert!(ran.complaints.contains("connection reset"), "{}", ran.complaints);
+    assert_eq!(ran.recalled(Reason::SmallBuffer), 1);
 }
 
 #[test]

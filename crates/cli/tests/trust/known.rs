@@ -178,7 +178,7 @@ fn memory_that_may_not_be_there_is_not_mapped() {
         let line = Line::to(victim.port);
         let (channel, _) = peer::called(&line).expect("the victim calls");
         // Its size is a multiple of a huge page's: nothing else is wrong with it.
-        let geometry = Geometry { slots: 511, ring: 1 << 20 };
+        let geometry = Geometry { slots: 127, ring: 1 << 18 };
         let offer = peer::Offer::new(geometry, &mut crate::dice::Dice(position));
         let fds = if position == 0 { [&huge, &offer.file] } else { [&offer.inbox, &huge] };
         assert!(peer::send(&channel, &offer.said, &fds));
@@ -392,8 +392,13 @@ fn what_lingers_in_place_of_a_bell_holds_nobody_up() {
 /// go back to the kernel can.
 #[test]
 fn who_does_not_read_keeps_nobody_from_a_filter() {
-    for says_it_has in [false, true] {
-        let mut server = Process::start(&["strict"]);
+    for (says_it_has, words) in [
+        (false, &["strict"][..]),
+        (true, &["strict"]),
+        (false, &["strict", "16384"]),
+        (true, &["strict", "16384"]),
+    ] {
+        let mut server = Process::start(words);
         let port =
             server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number");
         let line = Line::to(port);
@@ -415,8 +420,42 @@ fn who_does_not_read_keeps_nobody_from_a_filter() {
                 break said;
             }
         };
-        assert!(said == "strict" && begun > 0, "{said}, {begun}");
+        // A ring that is longer than half of the buffer is not begun.
+        let is_small = words.len() > 1;
+        assert!(said == "strict" && (begun == 0) == is_small, "{said}, {begun}, {words:?}");
     }
+}
+
+/// How much the carrier can buffer is known to the victim alone, whose call says how long a ring may be for that.
+#[test]
+fn a_ring_that_could_not_be_taken_back_is_not_mapped() {
+    let (server, port) = alone();
+    let long = Geometry { slots: 1, ring: 1 << 20 };
+    let line = Line::to(port);
+    let (channel, _) = peer::called(&line).expect("the victim calls");
+    let offer = peer::Offer::new(long, &mut crate::dice::Dice(line.cookie));
+    assert!(peer::send(&channel, &offer.said, &[&offer.inbox, &offer.file]));
+    hangs_up(&line, &channel);
+    keeps_nothing(&server);
+    // Nor where both have shared memory before: the slot is given back.
+    let first = Line::to(port);
+    let (channel, theirs) = peer::called(&first).expect("the victim calls");
+    let known = peer::Offer::new(SMALL, &mut crate::dice::Dice(first.cookie));
+    assert!(peer::send(&channel, &known.said, &[&known.inbox, &known.file]));
+    let pair = known.said[16..32].to_vec();
+    let m = known.taken(channel, &theirs).expect("mapped");
+    ring_from_victim(&first, &m);
+    for _ in 0..2 {
+        let line = Line::to(port);
+        let (channel, _) = peer::called(&line).expect("the victim calls");
+        let mut offer = peer::Offer::new(long, &mut crate::dice::Dice(line.cookie));
+        offer.said[16..32].copy_from_slice(&pair);
+        offer.said[32..40].copy_from_slice(&u64::to_ne_bytes(1 << 32));
+        offer.said[80..88].copy_from_slice(&u64::to_ne_bytes(0));
+        assert!(peer::send(&channel, &offer.said, &[&offer.inbox, &offer.file]));
+        hangs_up(&line, &channel);
+    }
+    ring_from_victim(&first, &m);
 }
 
 /// Octets that an end says it takes back are waited for also where a call does not wait; not again and again.
