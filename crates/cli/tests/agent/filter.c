@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|full|stuck|stuck-unseen|listener
+// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|full|stuck|stuck-unseen|stuck-unsent|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -236,13 +236,15 @@ static void *ends_both(void *arg) {
     return arg;
 }
 
-// Nobody reads what was sent, and the carrier's buffer has become smaller than a ring.
+// Nobody reads what was sent, and the carrier's buffer has become smaller than a ring, or may have less that is not sent yet.
 static void stuck(const char *what) {
     int small = 16384, status;
     pthread_t t;
     kill(other, SIGSTOP);
     waitpid(other, &status, WUNTRACED);
-    if (!strcmp(what, "-unseen"))
+    if (!strcmp(what, "-unsent"))
+        setsockopt(s, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &small, sizeof small);
+    else if (!strcmp(what, "-unseen"))
         set_unseen(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     else
         setsockopt(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);

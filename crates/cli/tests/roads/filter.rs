@@ -84,7 +84,7 @@ fn what_finds_no_room_is_waited_for() {
 /// What is in a ring goes to the carrier before that has a smaller buffer, or to a wider one.
 #[test]
 fn who_is_not_read_any_more_lives_on() {
-    for how in ["stuck", "stuck-unseen"] {
+    for how in ["stuck", "stuck-unseen", "stuck-unsent"] {
         let Some(ran) = went_home(how) else { return };
         assert_eq!(ran.recalled(Reason::SmallBuffer), 0, "{how}: {}", ran.complaints);
     }

@@ -109,30 +109,37 @@ pub trait Backend: Sync {
     /// After a flush that was urged.
     fn relax(&self, s: &Sock);
 
-    /// Lets the carrier take `bytes` more than it holds, whatever its buffer was made by the program, as far as the system
-    /// allows. Returns what [`Backend::narrow`] is to be called with, if that went.
+    /// Lets the carrier take `bytes` more than it holds, whatever its buffer, or what may wait there unsent (TCP_NOTSENT_LOWAT), was made by the
+    /// program, as far as the system allows. Returns what [`Backend::narrow`] is to be called with, if that went.
     fn widen(&self, s: &Sock, bytes: u64) -> Option<Buffer> {
         if fault::is_narrow() {
             return None;
         }
-        let number = |name| sock::option(s.carrier(), libc::SOL_SOCKET, name);
-        let size = number(libc::SO_SNDBUF).ok()?;
+        let number = |level, name| sock::option(s.carrier(), level, name).ok();
+        let unsent = number(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT).filter(|_| set_unsent(s, -1));
+        let size = number(libc::SOL_SOCKET, libc::SO_SNDBUF)?;
         let queued = sock::outq(s.carrier()).unwrap_or(0) as u64;
-        let before = Buffer { size, locks: number(SO_BUF_LOCK).ok() };
+        let mut before = Buffer { size: Some(size), locks: number(libc::SOL_SOCKET, SO_BUF_LOCK), unsent };
         // The kernel doubles it, for its own bookkeeping.
-        let wide = i32::try_from(bytes + queued).ok()?.max(size / 2);
+        let wide = i32::try_from(bytes + queued).unwrap_or(i32::MAX / 2).max(size / 2);
         if set_buffer(s, libc::SO_SNDBUFFORCE, wide) {
             return Some(before);
         }
         // A buffer that has grown by itself may be larger than what may be asked for, and would shrink.
-        let most = bypath_sys::unix::most_send_buffer(crate::state::floor()).ok()?;
-        (most > size && set_buffer(s, libc::SO_SNDBUF, wide)).then_some(before)
+        let most = bypath_sys::unix::most_send_buffer(crate::state::floor()).unwrap_or(0);
+        if most <= size || !set_buffer(s, libc::SO_SNDBUF, wide) {
+            before.size = None;
+        }
+        (before.size.is_some() || unsent.is_some()).then_some(before)
     }
 
     /// The buffer is again as the program made it; what is in it stays.
     fn narrow(&self, s: &Sock, before: Buffer) {
-        let _ = set_buffer(s, libc::SO_SNDBUFFORCE, before.size / 2)
-            || set_buffer(s, libc::SO_SNDBUF, before.size / 2);
+        if let Some(unsent) = before.unsent {
+            set_unsent(s, unsent);
+        }
+        let Some(size) = before.size else { return };
+        let _ = set_buffer(s, libc::SO_SNDBUFFORCE, size / 2) || set_buffer(s, libc::SO_SNDBUF, size / 2);
         if let Some(locks) = before.locks {
             // It goes on growing by itself if it did.
             let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, SO_BUF_LOCK, &locks.to_ne_bytes());
@@ -164,6 +171,10 @@ pub trait Backend: Sync {
     fn close_unread(&self, s: &Sock);
 }
 
+fn set_unsent(s: &Sock, octets: i32) -> bool {
+    sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &octets.to_ne_bytes()).is_ok()
+}
+
 fn set_buffer(s: &Sock, name: i32, size: i32) -> bool {
     sock::set_option(s.carrier(), libc::SOL_SOCKET, name, &size.to_ne_bytes()).is_ok()
 }
@@ -174,8 +185,11 @@ const SO_BUF_LOCK: i32 = 72;
 /// A send buffer before [`Backend::widen`].
 #[derive(Debug)]
 pub struct Buffer {
-    size: i32,
+    /// SO_SNDBUF, if that is another one now.
+    size: Option<i32>,
     locks: Option<i32>,
+    /// TCP_NOTSENT_LOWAT, where there is such a thing; 0: what the system has.
+    unsent: Option<i32>,
 }
 
 /// Why the kernel has not told of the other end.
