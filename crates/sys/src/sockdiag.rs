@@ -58,7 +58,7 @@ pub fn tcp_with_info(
     asked(netlink, libc::IPPROTO_TCP, local, remote, INFO)
 }
 
-/// Whether no other TCP connection of this network namespace has the addresses of the one with this cookie: beside a socket that is bound to a device there may be one.
+/// Whether no other TCP connection of this network namespace, in whatever state, has the addresses of the one with this cookie: beside a socket that is bound to a device there may be one.
 /// The kernel goes through all of its connections.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ pub fn is_the_only_one(netlink: i32, local: &Address, remote: &Address, cookie: 
         request[6..8].copy_from_slice(&flags.to_ne_bytes());
         request[16] = family as u8;
         request[17] = libc::IPPROTO_TCP as u8;
-        let states = SYNCHRONIZED.iter().fold(0u32, |states, state| states | 1 << state);
+        let states = CONNECTIONS.iter().fold(0u32, |states, state| states | 1 << state);
         request[20..24].copy_from_slice(&states.to_ne_bytes());
         request[24..26].copy_from_slice(&local.port.to_be_bytes());
         request[26..28].copy_from_slice(&remote.port.to_be_bytes());
@@ -111,6 +111,10 @@ fn mapped(family: u16, octets: &[u8]) -> [u8; 16] {
 pub fn udp(netlink: i32, source: &Address, to: &Address) -> Result<Option<Found>> {
     asked(netlink, libc::IPPROTO_UDP, source, to, 0).map(|found| found.map(|(found, _)| found))
 }
+
+/// All states of connections: those, SYN_SENT, SYN_RECV and NEW_SYN_RECV, of which a connected socket may come (TCP_DEFER_ACCEPT keeps one so until there are octets), and
+/// TIME_WAIT.
+const CONNECTIONS: [u8; 10] = [1, 2, 3, 4, 5, 6, 8, 9, 11, 12];
 
 /// States in which both ends have heard of each other (RFC 9293, 3.4), and the kernel still has the connection: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK
 /// and CLOSING of include/net/tcp_states.h.
@@ -455,6 +459,27 @@ mod tests {
         let netlink = open(3).unwrap();
         assert_eq!(is_the_only_one(netlink, &address(false), &address(true), cookie), Ok(true));
         assert_eq!(is_the_only_one(netlink, &address(false), &address(true), 0), Ok(false));
+        fd::close(netlink);
+    }
+
+    /// A client is connected to it by what it knows.
+    #[test]
+    fn an_end_that_waits_for_its_first_octets_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let seconds = 30i32.to_ne_bytes();
+        let deferred = libc::TCP_DEFER_ACCEPT;
+        crate::sock::set_option(listener.as_raw_fd(), libc::IPPROTO_TCP, deferred, &seconds).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let here = crate::sock::local_address(client.as_raw_fd()).unwrap();
+        let there = crate::sock::remote_address(client.as_raw_fd()).unwrap();
+        let netlink = open(3).unwrap();
+        assert!(tcp(netlink, &there, &here).unwrap().is_none_or(|found| found.inode == 0));
+        // To whomever is asked about.
+        assert_eq!(is_the_only_one(netlink, &there, &here, 1), Ok(false));
+        std::io::Write::write_all(&mut client, b"first").unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let cookie = crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
+        assert_eq!(is_the_only_one(netlink, &there, &here, cookie), Ok(true));
         fd::close(netlink);
     }
 

@@ -172,15 +172,14 @@ fn is_proven(
     found: &Found,
     ends: [&Address; 2],
 ) -> std::result::Result<bool, Reason> {
-    let carrier = s.carrier();
+    let (carrier, [there, here]) = (s.carrier(), ends);
     let acknowledged = || TcpInfo::of(carrier).map(|here| here.acknowledged()).map_err(untold);
+    let is_alone = || sockdiag::is_the_only_one(netlink, there, here, found.cookie) == Ok(true);
     if s.seen.load(Relaxed) == found.cookie {
-        return Ok(acknowledged()? > s.seen_at.load(Relaxed));
+        // Asked once more: who made way for the other end, which the kernel had no socket of then, finds that beside it when it comes again.
+        return Ok(acknowledged()? > s.seen_at.load(Relaxed) && is_alone());
     }
-    let [there, here] = ends;
-    if is_own_address(carrier, there)?
-        && sockdiag::is_the_only_one(netlink, there, here, found.cookie) == Ok(true)
-    {
+    if is_own_address(carrier, there)? && is_alone() {
         // In this order: what is acknowledged in between counts twice.
         let waiting = sock::outq(carrier).map_err(untold)? as u64;
         s.seen_at.store(acknowledged()?.saturating_add(waiting), Relaxed);
