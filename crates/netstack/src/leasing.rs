@@ -422,11 +422,12 @@ mod tests {
         let iface = world.ifaces[0];
         let everybody =
             Options { broadcast: true, reuse_address: true, reuse_port: true, ..Options::default() };
-        for iface in [None, Some(iface)] {
+        for iface in [None, Some(iface), Some(IfaceId::LOOPBACK)] {
             for at in ["10.0.0.42:68", "0.0.0.0:68", "255.255.255.255:68", "10.0.0.255:68", "[::]:68"] {
                 let id = world.stacks[0].open_udp().expect("a socket");
                 let mut udp = world.stacks[0].udp(id).expect("a socket");
                 udp.set_options(Options { iface, ..everybody });
+                udp.set_user(7);
                 let bound = udp.bind(at.parse().expect("an address"));
                 assert!(matches!(bound, Err(BindError::InUse(_))), "{at}: {bound:?}");
                 world.stacks[0].close(id);

@@ -173,7 +173,7 @@ impl Stack {
 
     /// Whether packets to this address are ours; `through`: of which link a link-local one is.
     #[inline]
-    pub(crate) fn is_local(&self, ip: IpAddr, through: Option<IfaceId>) -> bool {
+    pub fn is_local(&self, ip: IpAddr, through: Option<IfaceId>) -> bool {
         if ip.is_loopback() && ip.is_ipv4() {
             return true;
         }

@@ -5,10 +5,11 @@ use crate::egress::{Fragmentation, Kind as Out, Outgoing};
 use crate::icmp::quoted::Quoted;
 use crate::iface::IfaceId;
 use crate::ingress::Packet;
-use crate::path::Reach;
+use crate::path::{Reach, Unreachable};
 use crate::socket::{
     Datagram, Kind, OVERHEAD, Options, ReceiveError, Received, SendError, Socket, SocketId, TooMany, scoped,
 };
+use crate::udp::leaves_no_link;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bypath_wire::meta::ChecksumState;
@@ -207,7 +208,12 @@ impl Raw<'_> {
         if source.is_some_and(|source| source.is_ipv4() != to.is_ipv4()) {
             return Err(SendError::Kind);
         }
-        let path = self.stack.path(to, iface.or(options.iface), source)?;
+        let iface = iface.or(options.iface);
+        if source.is_some_and(|source| !self.stack.is_local(source, iface)) {
+            return Err(Unreachable::NotOurs.into());
+        }
+        let path = self.stack.path(to, iface, source)?;
+        leaves_no_link(&path)?;
         if path.reach == Reach::Broadcast && !options.broadcast {
             return Err(SendError::Broadcast);
         }

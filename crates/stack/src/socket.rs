@@ -188,6 +188,9 @@ pub enum SendError {
     /// EINVAL.
     #[error("segments are of 1 octet or more, fit into packets, and are 128 at most")]
     Segment,
+    /// EINVAL: as Linux has it for IPv6.
+    #[error("the socket is bound to another interface than the one that the message names")]
+    Interface,
     /// ENETUNREACH, or EADDRNOTAVAIL.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),

@@ -37,3 +37,21 @@ isolated! {
         }
     }
 }
+
+isolated! {
+    fn nobody_pings_in_the_name_of_another_host() {
+        let running = Running::new();
+        let program = running.program();
+        for (v6, protocol, own, others) in [
+            (false, libc::IPPROTO_ICMP, "10.9.0.2:0", &["10.9.0.77:0", "8.8.8.8:0", "10.9.0.255:0", "224.0.0.1:0"][..]),
+            (true, libc::IPPROTO_ICMPV6, "[fd09::2]:0", &["[fd09::99]:0", "[ff02::1]:0"][..]),
+        ] {
+            for other in others {
+                let ping = Dgram::of(&program, v6, protocol).expect("a socket");
+                assert_eq!(ping.bind(other), Err(libc::EADDRNOTAVAIL), "{other}");
+            }
+            let ping = Dgram::of(&program, v6, protocol).expect("a socket");
+            ping.bind(own).expect("its own address");
+        }
+    }
+}

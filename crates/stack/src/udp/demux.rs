@@ -59,8 +59,10 @@ impl Binding {
 
     /// Whether some datagram could be for both.
     pub(crate) fn overlaps(&self, other: &Binding) -> bool {
+        // What the stack's own application has, beside users, is nobody's on another interface either: who is bound there may send through this one (IP_PKTINFO).
+        let is_one_own = (self.whom == 0) != (other.whom == 0);
         let ifaces = match (self.iface, other.iface) {
-            (Some(a), Some(b)) => a == b,
+            (Some(a), Some(b)) => a == b || is_one_own,
             _ => true,
         };
         let (a, b) = (self.local.ip(), other.local.ip());

@@ -355,7 +355,7 @@ fn speaks(options: &Options, local: IpAddr, to: IpAddr) -> bool {
 }
 
 /// A loopback address is on no link (RFC 1122, 3.2.1.3 g; RFC 4291, 2.5.3).
-fn leaves_no_link(path: &Path) -> Result<(), Unreachable> {
+pub(crate) fn leaves_no_link(path: &Path) -> Result<(), Unreachable> {
     if path.source.is_loopback() && path.iface != IfaceId::LOOPBACK {
         Err(Unreachable::Source)
     } else {

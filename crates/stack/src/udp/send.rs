@@ -230,6 +230,9 @@ impl Udp<'_> {
             return Err(SendError::Kind);
         }
         let bound = self.stack.demux.binding(self.id.index()).and_then(|b| b.iface);
+        if to.is_ipv6() && message.iface.zip(bound).is_some_and(|(iface, bound)| iface != bound) {
+            return Err(SendError::Interface);
+        }
         let for_group = options.group_iface.filter(|_| to.ip().is_multicast());
         let iface = message.iface.or(scope).or(bound).or(for_group);
         let source = message.source.or(self.stack.source_of(local.ip()));

@@ -1,12 +1,12 @@
 //! UDP between hosts, and with ourselves.
 
 use crate::world::{Faults, World};
-use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::{Event, Ready};
 use bypath_stack::iface::{IfaceId, NoAddress};
 use bypath_stack::path::Unreachable;
 use bypath_stack::socket::{BindError, Datagram, Inbox, ReceiveError, SendError, SocketError};
+use bypath_stack::{SendTo, Stack};
 use bypath_wire::FrameMeta;
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -528,6 +528,38 @@ fn who_is_bound_to_many_and_connects_hears_nothing_that_is_one_sockets() {
         world.send_to(1, client, b"its", to);
         world.millis(10);
         assert_eq!(world.received(0, server), [(partner.parse().unwrap(), b"its".to_vec())], "{many}");
+    }
+}
+
+/// As Linux has it for IPv6: another socket may be bound to that address and port there.
+#[test]
+fn who_is_bound_to_an_interface_sends_through_no_other_one() {
+    let mut world = World::new(2, 1);
+    let iface = world.hosts[0].iface;
+    let id = world.hosts[0].stack.open_udp().unwrap();
+    let mut udp = world.udp(0, id);
+    let options = udp.options();
+    udp.set_options(bypath_stack::socket::Options { iface: Some(IfaceId::LOOPBACK), ..options });
+    udp.bind("[fd00::1]:7".parse().unwrap()).unwrap();
+    let to = Some("[fd00::2]:7".parse().unwrap());
+    let message = SendTo { to, iface: Some(iface), ..SendTo::default() };
+    assert_eq!(udp.send_with(b"1", &message), Err(SendError::Interface));
+}
+
+/// An address may have gone since.
+#[test]
+fn a_packet_is_sent_from_no_address_but_an_own_one() {
+    let mut world = World::new(2, 1);
+    let id = world.hosts[0].stack.open_raw(bypath_wire::IpProtocol::ICMP).unwrap();
+    let to = "10.0.0.2".parse().unwrap();
+    for (source, sent) in [
+        ("10.0.0.1", Ok(())),
+        ("10.0.0.9", Err(SendError::Unreachable(Unreachable::NotOurs))),
+        ("127.0.0.1", Err(SendError::Unreachable(Unreachable::Source))),
+    ] {
+        let mut raw = world.raw(0, id);
+        raw.bind(Some(source.parse().unwrap()));
+        assert_eq!(raw.send(&[8, 0, 0xf7, 0xff, 0, 0, 0, 0], to, None), sent, "{source}");
     }
 }
 

@@ -149,7 +149,7 @@ impl Hub {
             return Err(libc::EINVAL);
         }
         let any = to.ip().is_unspecified();
-        if !any && stack.path(to.ip(), None, Some(to.ip())).is_err() {
+        if !any && !stack.is_local(to.ip(), None) {
             return Err(libc::EADDRNOTAVAIL);
         }
         self.identify(stack, key, to.port())?;
