@@ -112,7 +112,10 @@ const KNOWN: &[Known] = &[
     Known { row: "Programs that steer a group", scripts: &["a_group_that_the_program_steers"], ..NONE },
     Known {
         row: "A writer that nobody sees",
-        scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],
+        scripts: &[
+            "a_plain_heir_writes_in_turns_with_its_parent",
+            "an_exec_of_the_writer_with_what_finds_no_room_loses_nothing",
+        ],
         ..NONE
     },
     // Of users, of whom scripts have one.
