@@ -91,8 +91,8 @@ impl Hub {
         let mut at = 0;
         while let Some((place, other)) = self.sockets.next(at) {
             at = place + 1;
-            let waits = other.uid != uid && matches!(other.phase, Phase::Fresh | Phase::Listening(_));
-            let local = if waits { stack.tcp(other.id).and_then(|mut tcp| tcp.local()) } else { None };
+            let its = if other.uid == uid { None } else { stack.tcp(other.id) };
+            let local = its.and_then(|mut tcp| tcp.local().filter(|_| tcp.is_bound()));
             let overlaps = |local: SocketAddr| {
                 let [a, b] = [local, to].map(|address| address.ip().to_canonical());
                 a == b || a.is_unspecified() || b.is_unspecified()

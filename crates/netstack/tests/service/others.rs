@@ -1,8 +1,8 @@
 //! What a user has of another one's sockets: nothing, whatever he is bound or connected to, and whom the settings name no more.
 
 use crate::datagrams::Dgram;
-use crate::program::Program;
-use crate::{Running, at, engine, folder, users};
+use crate::program::{Program, Sock};
+use crate::{Running, SILENT, at, engine, folder, users};
 use bypath_netstack::service::{Service, Settings};
 use bypath_shm::service::Op;
 use bypath_stack::config::Config;
@@ -95,5 +95,29 @@ users! {
         service.set_limits(&settings(&[ONE, LATE]));
         assert_eq!(answers(&mut service, &[&one, &other, &late]), [0, libc::EACCES, 0]);
         service.finish(std::time::Duration::from_secs(5));
+    }
+}
+
+users! {
+    fn a_port_from_which_another_user_calls_is_not_shared() {
+        let running = Running::with(|settings| settings.users = None, Config::default());
+        let [one, other] = [ONE, OTHER].map(|uid| Program::of(&running.path, uid));
+        let sharing = |program| -> Sock<'_> {
+            let socket = Program::socket(program, at(SILENT));
+            assert_eq!(socket.set(libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes()), 0);
+            socket
+        };
+        let caller = sharing(&other);
+        let local = caller.bind(at("10.9.0.2:0")).expect("a port");
+        assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
+        assert_eq!(sharing(&one).bind(local), Err(libc::EADDRINUSE));
+        let own = sharing(&other);
+        assert_eq!((own.bind(local), own.listen(1)), (Ok(local), 0));
+
+        let (caller, listener) = (other.socket(local), one.socket(local));
+        let port = caller.bind(at("10.9.0.255:0")).expect("a port").port();
+        listener.bind(at(&format!("10.9.0.2:{port}"))).expect("another address");
+        assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
+        assert_eq!(listener.listen(1), libc::EADDRINUSE);
     }
 }

@@ -5,7 +5,7 @@ use super::error::ConnectError;
 use super::holders::Holders;
 use super::settle::Before;
 use super::table::{Entry, Owner, Place, Table, Whose};
-use super::tcb::{Connection, Shared};
+use super::tcb::{Connection, Shared, State};
 use crate::Stack;
 use crate::path::{Reach, Unreachable};
 use crate::share::Whom;
@@ -46,7 +46,17 @@ impl Table {
         })
     }
 
-    /// Whether another user listens there: a call from there might meet who calls him (RFC 9293, 3.5: simultaneous open).
+    /// Whether another user calls from there, by a socket that he has bound: who calls the listener might meet that (RFC 9293, 3.5: simultaneous open).
+    pub fn is_called_from_by_another(&self, user: Whom, binding: &Binding) -> bool {
+        let bound = self.bound.get(&binding.local.port());
+        bound.into_iter().flat_map(Holders::all).any(|other| {
+            let Place::Connection(entry) = self.place(*other) else { return false };
+            let calls = matches!(entry.connection.state(), State::SynSent | State::SynReceived);
+            calls && entry.user != user && self.binding(*other).is_some_and(|its| its.overlaps(binding))
+        })
+    }
+
+    /// Whether another user listens there: a call from there might meet who calls him.
     fn is_listened_to_by_another(&self, user: Whom, here: &Binding) -> bool {
         let bound = self.bound.get(&here.local.port());
         bound.into_iter().flat_map(Holders::all).any(|other| {

@@ -225,6 +225,11 @@ impl Tcp<'_> {
         self.entry().map(|entry| entry.connection.state())
     }
 
+    /// It was bound; what was accepted is not.
+    pub fn is_bound(&mut self) -> bool {
+        self.stack.tcp.binding(self.index).is_some()
+    }
+
     /// It listens.
     pub fn is_listening(&mut self) -> bool {
         matches!(self.place(), Place::Listener(_))
@@ -288,8 +293,9 @@ impl Tcp<'_> {
         let Place::Idle(idle) = self.place() else { return Err(ListenError::Connected) };
         let (options, settings, user) = (idle.options, Arc::clone(&idle.settings), idle.user);
         let Some(binding) = idle.binding else { return Err(ListenError::Connected) };
-        // Others were bound with SO_REUSEADDR alone: one of them may listen.
-        if self.stack.tcp.is_listened_to(self.index, &binding) {
+        // Others were bound with SO_REUSEADDR alone, or to a group: one of them may listen, or call.
+        let tcp = &self.stack.tcp;
+        if tcp.is_listened_to(self.index, &binding) || tcp.is_called_from_by_another(user, &binding) {
             return Err(BindError::from(InUse).into());
         }
         if !self.stack.tcp.may_listen(user, &binding) {

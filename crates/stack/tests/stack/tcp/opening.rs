@@ -6,7 +6,7 @@ use bypath_stack::iface::Offload;
 use bypath_stack::socket::{BindError, SocketError};
 use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError};
 use bypath_stack::tcp::{Failure, Options};
-use bypath_stack::udp::demux::{Crowded, SHARERS};
+use bypath_stack::udp::demux::{Crowded, InUse, SHARERS};
 use std::net::SocketAddr;
 
 #[test]
@@ -148,27 +148,37 @@ fn a_user_shares_a_port_with_no_more_listeners_than_he_leaves() {
 
 /// Its call could meet that of who calls the listener (RFC 9293, 3.5: simultaneous open).
 #[test]
-fn nobody_calls_from_where_another_user_listens() {
+fn nobody_calls_from_where_another_user_listens_and_nobody_listens_where_another_user_calls_from() {
     let mut world = World::new(1, 1);
-    let stack = &mut world.hosts[0].stack;
-    let mut bound = |user, local: &str| {
-        let id = stack.open_tcp().unwrap();
-        let mut socket = stack.tcp(id).unwrap();
+    let bound = |world: &mut World, user, local: &str| {
+        let id = world.hosts[0].stack.open_tcp().unwrap();
+        let mut socket = tcp(world, 0, id);
         socket.set_user(user);
         socket.set_options(Options { reuse_address: true, ..Options::default() });
         socket.bind(local.parse().unwrap()).unwrap();
         id
     };
+    let calls = |world: &mut World, id, to: &str| {
+        tcp(world, 0, id).connect(bypath_stack::time::Instant::ZERO, to.parse().unwrap())
+    };
+    let listens = |world: &mut World, id| tcp(world, 0, id).listen(1);
+    let in_use = || Err(ListenError::Bind(InUse.into()));
     let group = "224.0.0.1:80";
     let ids = [(7, "10.0.0.1:80"), (8, "10.0.0.1:80"), (8, group), (7, "10.0.0.1:80"), (8, "127.0.0.1:80")];
-    let [listener, same, many, own, elsewhere] = ids.map(|(user, local)| bound(user, local));
-    stack.tcp(listener).unwrap().listen(1).unwrap();
-    let mut calls =
-        |id, to: &str| stack.tcp(id).unwrap().connect(bypath_stack::time::Instant::ZERO, to.parse().unwrap());
-    assert_eq!(calls(same, "10.0.0.2:9"), Err(ConnectError::InUse));
-    assert_eq!(calls(many, "10.0.0.2:9"), Err(ConnectError::InUse));
-    assert_eq!(calls(own, "10.0.0.2:9"), Ok(()));
-    assert_eq!(calls(elsewhere, "127.0.0.1:9"), Ok(()));
+    let [listener, same, many, own, elsewhere] = ids.map(|(user, local)| bound(&mut world, user, local));
+    assert_eq!(listens(&mut world, listener), Ok(()));
+    assert_eq!(calls(&mut world, same, "10.0.0.2:9"), Err(ConnectError::InUse));
+    assert_eq!(calls(&mut world, many, "10.0.0.2:9"), Err(ConnectError::InUse));
+    assert_eq!(calls(&mut world, own, "10.0.0.2:9"), Ok(()));
+    assert_eq!(calls(&mut world, elsewhere, "127.0.0.1:9"), Ok(()));
+    for many in ["10.0.0.1:81", "10.0.0.255:82", "224.0.0.1:83"] {
+        let port = many.rsplit(':').next().unwrap();
+        let ids = [(8, many.to_owned()), (7, format!("10.0.0.1:{port}")), (8, format!("10.0.0.1:{port}"))];
+        let [caller, listener, own] = ids.map(|(user, local)| bound(&mut world, user, &local));
+        assert_eq!(calls(&mut world, caller, "10.0.0.2:9"), Ok(()));
+        assert_eq!(listens(&mut world, listener), in_use(), "{many}");
+        assert_eq!(listens(&mut world, own), Ok(()), "{many}");
+    }
 }
 
 #[test]
