@@ -523,21 +523,44 @@ pub fn shutdown_begin(fd: i32, how: i32) {
     epoll::is_enough(s);
 }
 
-/// connect() on a socket: a new life for a disconnected one.
+/// connect() on a socket: its first one, or, of one that was connected, the end of that connection.
 pub fn connect_begin(fd: i32, family: Option<u16>) {
     udp::connect_begin(fd);
     let Some(s) = table::sock(fd) else { return };
+    if !s.is_warm() && !s.meeting.load(Relaxed) && s.attempts.load(Relaxed) == 0 {
+        return guard::connects(s);
+    }
     let dissolves = family == Some(libc::AF_UNSPEC as u16);
-    if s.is_warm() && !dissolves && carrier::of(s).standing(s).is_ok_and(|at| at.course != Course::Over) {
-        // It is connected, which is what the kernel will say.
-        return;
+    if dissolves || carrier::of(s).standing(s).is_ok_and(|at| at.course == Course::Over) {
+        leave_connection(s);
     }
-    guard::connects(s);
-    if s.is_warm() {
-        let is_sole = state::get().is_some_and(|state| s.is_sole_holder(state));
-        kept::forget(s, is_sole);
-        switch::recall_both(s, Reason::RecalledConnect, true);
+    // Else it is connected, which is what the kernel will say.
+}
+
+/// What it is connected to from now on is somebody else: neither rings, nor who was called, nor what is known of the other end is of that one. So the socket is
+/// the kernel's, and what is unread, or was not sent yet, goes with the connection.
+#[cold]
+fn leave_connection(s: &'static Sock) {
+    let reason = Reason::RecalledConnect;
+    if let Some(conn) = s.conn.get() {
+        if !is_last_process(s) {
+            switch::recall_both(s, reason, true);
+        } else if let Some(call) = Call::enter() {
+            flush::empty_ring(s, conn, reason, &call);
+            switch::ask_recall(s, conn, ask::CLOSED, reason);
+        }
     }
+    let Some(_life) = state::LIFE.lock_past(table::tid()) else { return };
+    s.keep_on_kernel(reason);
+    s.replaced.store(table::ALL, Release);
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Sock(other) if std::ptr::eq(other, s)) {
+            table::remove(fd);
+        }
+    });
+    epoll::give_back(s);
+    s.descriptors.store(0, Relaxed);
+    finish_last(s);
 }
 
 // ---------------------------------------------------------------- processes

@@ -591,6 +591,10 @@ fn answered(
         if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
         }
+        // What was asked for may be over, and another connection in its place.
+        if !is_abroad && peer_socket(s)?.cookie != s.end().peer_cookie.load(Relaxed) {
+            return Err(Reason::Squatter);
+        }
         // No longer than was asked for, and than can be taken back now.
         if m[9] as u32 > ring_size(s)? {
             return Err(Reason::SmallBuffer);

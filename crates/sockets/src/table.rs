@@ -144,7 +144,7 @@ pub struct Sock {
     pub empty_reads: AtomicU32,
     /// The other end's image was replaced: a meeting with the next one is sought while this connection is mapped.
     pub left: AtomicBool,
-    /// The last of its numbers that dup2 gave to another file, plus one.
+    /// The last of its numbers that dup2 gave to another file, plus one; [`ALL`]: it is not followed any more by any.
     pub replaced: AtomicI32,
     /// What an earlier program image of this process left behind of it.
     pub elder: StaticCell<crate::heir::Elder>,
@@ -157,6 +157,9 @@ pub struct Sock {
     /// `next_free` means something.
     pub listed: AtomicBool,
 }
+
+/// See [`Sock::replaced`].
+pub const ALL: i32 = -1;
 
 /// See [`Sock::published`]. No position is that large.
 pub const UNPUBLISHED: u64 = u64::MAX;
@@ -184,10 +187,11 @@ impl Sock {
         &family.ends[self.number.load(Relaxed) as usize % ENDS]
     }
 
-    /// Whether dup2 took `fd` from it: there was no moment at which that meant nothing.
+    /// Whether dup2 took `fd` from it, or it is not followed any more: there was no moment at which that meant nothing.
     #[cold]
     pub fn is_replaced(&self, fd: i32) -> bool {
-        self.replaced.load(Acquire) == fd + 1
+        let replaced = self.replaced.load(Acquire);
+        replaced == fd + 1 || replaced == ALL
     }
 
     /// The carrier.

@@ -35,6 +35,18 @@ fn shut_down_without_room() {
 }
 
 #[test]
+fn sockets_that_are_connected_to_somebody_else() {
+    if let Some(reason) = missing(&["python3"]) {
+        return skip("processes::sockets_that_are_connected_to_somebody_else", &reason);
+    }
+    let scene = Scene::new(Way::Both);
+    let kernel = scene.plain("python3").script("dissolved.py").finish();
+    let rings = scene.client("python3").script("dissolved.py").finish();
+    assert_eq!(kernel.stdout, rings.stdout, "{}", rings.stderr);
+    assert!(!ring_required() || scene.totals().ring_tx > 0, "{:#?}", scene.totals());
+}
+
+#[test]
 fn closed_as_it_comes_up() {
     if let Some(reason) = missing(&["python3"]) {
         return skip("processes::closed_as_it_comes_up", &reason);

@@ -473,6 +473,27 @@ pub fn forget(s: &'static Sock) {
     }
 }
 
+/// The socket is not followed any more, and stays open: the kernel has its registrations as the program made them. Under [`state::LIFE`].
+pub fn give_back(s: &'static Sock) {
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    while let Some((number, r)) = regs_of(s).next() {
+        if let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) {
+            give_back_one(s, r, set);
+            // Who sleeps here by our bell looks again.
+            ring_own(set);
+        }
+        drop_reg(number, r);
+    }
+}
+
+fn give_back_one(s: &Sock, r: &Reg, set: &Set) {
+    if s.is_warm() {
+        let events = if r.disarmed.load(Relaxed) { ONESHOT | ET } else { r.events.load(Relaxed) };
+        let event = Event { events, data: r.data.load(Relaxed) };
+        let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+    }
+}
+
 /// Another socket is about to take the place of this cold one: it leaves the kernel's sets.
 pub fn withdraw(s: &'static Sock) {
     let Some(_held) = LOCK.lock(table::tid()) else { return };
@@ -603,11 +624,8 @@ pub fn leave() {
         let Some(held) = LOCK.lock(table::tid()) else { continue };
         for i in 0..REGS_USED.load(Relaxed) {
             let Some(r) = reg(i).filter(|r| r.set.load(Relaxed) == number + 1) else { continue };
-            if table::by_number(r.sock.load(Relaxed)).is_some_and(Sock::is_warm) {
-                let disarmed = r.disarmed.load(Relaxed);
-                let events = if disarmed { ONESHOT | ET } else { r.events.load(Relaxed) };
-                let event = Event { events, data: r.data.load(Relaxed) };
-                let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+            if let Some(sock) = table::by_number(r.sock.load(Relaxed)) {
+                give_back_one(sock, r, s);
             }
             drop_reg(i, r);
         }
