@@ -489,8 +489,8 @@ pub fn give_back(s: &'static Sock) {
 fn give_back_one(s: &Sock, r: &Reg, set: &Set) {
     if s.is_warm() {
         let events = if r.disarmed.load(Relaxed) { ONESHOT | ET } else { r.events.load(Relaxed) };
-        let event = Event { events, data: r.data.load(Relaxed) };
-        let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+        let (epfd, fd, data) = (set.fd.load(Relaxed), r.fd.load(Relaxed), r.data.load(Relaxed));
+        let _ = sys::ctl(epfd, libc::EPOLL_CTL_MOD, fd, Event { events, data });
     }
 }
 
