@@ -3,7 +3,7 @@
  *   unanswered peer N          prints its port, accepts N connections
  *   unanswered caller PORT N   makes them; those are inherited
  *
- * Each connection begins with a dialogue, and its buffers are made small. Then the caller reads lines:
+ * Each connection begins with a dialogue, and its buffers are made small, which nobody sees. Then the caller reads lines:
  *
  *   fill       each connection, until nothing more goes in; says how many bytes went
  *   spawn      a program that ends at once
@@ -15,6 +15,7 @@
  * The answer to spawn and fork is how long the longest call took, in milliseconds; to close and pass how long they took.
  * With BYPATH_TEST_UNREAD the caller has something of each peer that it does not read. */
 #include "crash.h"
+#include "unseen.h"
 #include <spawn.h>
 #include <time.h>
 
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
         ends[i] = calls ? connect_to(atoi(argv[2])) : accept_one(listener);
         fcntl(ends[i], F_SETFD, 0);
         dialogue(ends[i], calls);
-        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) < 0 || setsockopt(ends[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof small) < 0)
+        if (set_unseen(ends[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) < 0 || setsockopt(ends[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof small) < 0)
             fail("setsockopt");
         if (!calls && getenv("BYPATH_TEST_UNREAD") && send(ends[i], "u", 1, MSG_NOSIGNAL) != 1)
             fail("send");

@@ -119,7 +119,7 @@ def call(theirs):
 def welcome(caller):
     """Founds a pair, with memory that is none, and shows that this is the client's."""
     cookie, (diag, probe), namespace = proof()
-    words = [WELCOME, 1, 8, 7, 0, 1, 2, 3, 1, 1 << 32 | 65536, 1, 0, namespace, cookie]
+    words = [WELCOME, 1, 8, 7, 0, 1, 2, 3, 1, 1 << 32 | 16384, 1, 0, namespace, cookie]
     memory = os.memfd_create("memory")
     socket.send_fds(caller, [struct.pack(WORD, *words)], [memory, memory, diag, probe])
     os.close(memory)
