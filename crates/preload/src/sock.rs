@@ -58,7 +58,7 @@ hook! {
         }
         let ret = real(fd, address, len);
         if !borrowed_memory() {
-            kept(|| hook::named(fd, false));
+            kept(|| hook::connect_end(fd));
         }
         ret
     }

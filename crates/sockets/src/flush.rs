@@ -310,11 +310,18 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             s.keep_error(errno);
         }
     }
+    // As in `switch::poison`: what is left is nobody's then.
+    if !table::still(s.carrier(), s) {
+        return;
+    }
     let urged = at != tail && carrier.urge(s);
     while at != tail {
         let left = position::distance(at, tail);
         if left > conn.tx.size() {
             switch::poison(s, conn);
+            return;
+        }
+        if !table::still(s.carrier(), s) {
             return;
         }
         let sent = conn.tx.with_pieces(at, left as usize, |v| {

@@ -415,6 +415,12 @@ pub fn named(fd: i32, is_chosen: bool) {
     crate::udp::groups::named(fd, is_chosen);
 }
 
+/// After `connect()`, whatever it returned.
+pub fn connect_end(fd: i32) {
+    crate::udp::connect_end(fd);
+    named(fd, false);
+}
+
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.
 pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
     if options::needs_kernel(level, name)

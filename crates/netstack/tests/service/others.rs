@@ -119,5 +119,14 @@ users! {
         listener.bind(at(&format!("10.9.0.2:{port}"))).expect("another address");
         assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
         assert_eq!(listener.listen(1), libc::EADDRINUSE);
+
+        // By one that nobody has bound.
+        let caller = other.socket(local);
+        assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
+        let local = caller.names().0.expect("an address");
+        let listener = one.socket(local);
+        assert_eq!(listener.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()), 0);
+        listener.bind(local).expect("nobody is bound there");
+        assert_eq!(listener.listen(1), libc::EADDRINUSE);
     }
 }

@@ -182,6 +182,12 @@ fn give(
                     lock.unlock();
                     return Err(e);
                 }
+                // As `carrier_recv`, behind the last look at memory that the other end may make slow: closed meanwhile by another thread, and the number may be
+                // another connection's.
+                if !table::still(fd, s) {
+                    lock.unlock();
+                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                }
                 // After a partial success the error belongs to the next call, and so does its SIGPIPE.
                 let quiet = if done > 0 { libc::MSG_NOSIGNAL } else { 0 };
                 let sent = rest(buf, done, |v| sock::send(fd, v, flags | libc::MSG_DONTWAIT | quiet));

@@ -60,6 +60,8 @@ pub fn enter_child() {
         // Calls of the parent's that this copy remembers are no longer about this one.
         r.generation.fetch_add(1, Relaxed);
         r.sleepers.store(0, Relaxed);
+        // A thread that was about to know is the parent's.
+        r.outbound.peer_asked.store(false, Relaxed);
     });
 }
 

@@ -334,6 +334,14 @@ pub fn connect_begin(fd: i32) {
     }
 }
 
+/// After connect(): what other threads have begun meanwhile, by what it was called before it, ends as well.
+pub fn connect_end(fd: i32) {
+    if let Some(r) = of(fd) {
+        let _life = state::LIFE.lock_past(table::tid());
+        r.renamed();
+    }
+}
+
 /// Before setsockopt(): what waits has been let in by what holds until now.
 pub fn option_begin(fd: i32, level: i32, name: i32) {
     use options::Effect;

@@ -98,6 +98,9 @@ pub struct Outbound {
     pub(super) lent: AtomicI32,
     /// To whom it is connected: 0 not known, 1 nobody, 2 that one.
     pub(super) peer_known: AtomicU32,
+    /// How often that was forgotten, and whether a thread is about to know it.
+    pub(super) peer_forgotten: AtomicU32,
+    pub(super) peer_asked: AtomicBool,
     pub(super) peer_ip: [AtomicU64; 2],
     pub(super) peer_port: AtomicU32,
 }
@@ -193,7 +196,9 @@ impl Outbound {
     }
 
     pub(super) fn forget_peer(&self) {
-        self.peer_known.store(0, Release);
+        // First: who has asked before this does not keep what he was told.
+        self.peer_forgotten.fetch_add(1, SeqCst);
+        self.peer_known.store(0, SeqCst);
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {

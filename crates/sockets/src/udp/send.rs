@@ -64,13 +64,22 @@ impl Socket {
                 port: known.peer_port.load(Relaxed) as u16,
             }),
             _ => {
+                let forgotten = known.peer_forgotten.load(SeqCst);
                 let peer = sock::remote_address(self.fd.load(Relaxed)).ok().map(|peer| Name::of(&peer));
+                // One thread at a time keeps it, and only if no connect(2) came in between.
+                if known.peer_asked.swap(true, Acquire) {
+                    return peer;
+                }
                 if let Some(peer) = peer {
                     known.peer_ip[0].store(peer.ip[0], Relaxed);
                     known.peer_ip[1].store(peer.ip[1], Relaxed);
                     known.peer_port.store(peer.port.into(), Relaxed);
                 }
-                known.peer_known.store(if peer.is_some() { 2 } else { 1 }, Release);
+                known.peer_known.store(if peer.is_some() { 2 } else { 1 }, SeqCst);
+                if known.peer_forgotten.load(SeqCst) != forgotten {
+                    known.peer_known.store(0, SeqCst);
+                }
+                known.peer_asked.store(false, Release);
                 peer
             }
         }

@@ -46,14 +46,16 @@ impl Table {
         })
     }
 
-    /// Whether another user calls from there, by a socket that he has bound: who calls the listener might meet that (RFC 9293, 3.5: simultaneous open).
+    /// Whether another user calls from there: who calls the listener might meet that (RFC 9293, 3.5: simultaneous open).
     pub fn is_called_from_by_another(&self, user: Whom, binding: &Binding) -> bool {
-        let bound = self.bound.get(&binding.local.port());
-        bound.into_iter().flat_map(Holders::all).any(|other| {
-            let Place::Connection(entry) = self.place(*other) else { return false };
-            let calls = matches!(entry.connection.state(), State::SynSent | State::SynReceived);
-            calls && entry.user != user && self.binding(*other).is_some_and(|its| its.overlaps(binding))
-        })
+        // Of most ports nothing goes out.
+        self.used.contains_key(&binding.local.port())
+            && (0..self.places()).any(|other| {
+                let Place::Connection(entry) = self.place(other) else { return false };
+                let calls = matches!(entry.owner, Owner::Application)
+                    && matches!(entry.connection.state(), State::SynSent | State::SynReceived);
+                calls && entry.user != user && Binding::new(entry.ends.local()).overlaps(binding)
+            })
     }
 
     /// Whether another user listens there: a call from there might meet who calls him.
