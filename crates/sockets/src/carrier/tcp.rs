@@ -264,6 +264,16 @@ mod tests {
         bypath_sys::fd::close(netlink);
     }
 
+    /// Waits until all that was sent is acknowledged, which the kernel tells nobody of.
+    #[track_caller]
+    fn acknowledged(client: &TcpStream) {
+        let begin = std::time::Instant::now();
+        while sock::outq(client.as_raw_fd()) != Ok(0) {
+            assert!(begin.elapsed().as_secs() < 20, "it was received");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn what_is_not_acknowledged_when_it_is_found_alone_proves_nothing() {
         let netlink = sockdiag::open(3).unwrap();
@@ -283,14 +293,10 @@ mod tests {
         let is_proven = || is_proven(s, netlink, &found, [&there, &here]).unwrap();
         assert!(!is_proven());
         server.read_exact(&mut vec![0; written]).unwrap();
-        while sock::outq(client.as_raw_fd()) != Ok(0) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        acknowledged(&client);
         assert!(!is_proven(), "that was sent before");
         client.write_all(&[1]).unwrap();
-        while sock::outq(client.as_raw_fd()) != Ok(0) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        acknowledged(&client);
         assert!(is_proven());
         bypath_sys::fd::close(netlink);
     }
