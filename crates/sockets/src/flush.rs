@@ -59,7 +59,7 @@ pub fn empty_ring_for_others(s: &'static Sock, conn: &'static Conn, reason: Reas
         }
         let mut one = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
         let _ = ppoll(&mut one, Some(50_000_000), 0);
-        if one[0].revents & (libc::POLLERR | libc::POLLHUP) != 0 {
+        if one[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
             break;
         }
         recall_outgoing(s, conn, reason, call);
@@ -310,10 +310,6 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             s.keep_error(errno);
         }
     }
-    // As in `switch::poison`: what is left is nobody's then.
-    if !table::still(s.carrier(), s) {
-        return;
-    }
     let urged = at != tail && carrier.urge(s);
     while at != tail {
         let left = position::distance(at, tail);
@@ -322,6 +318,7 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             return;
         }
         if !table::still(s.carrier(), s) {
+            // Closed meanwhile by another thread: what is left is nobody's.
             return;
         }
         let sent = conn.tx.with_pieces(at, left as usize, |v| {

@@ -198,11 +198,16 @@ pub fn close_begin(fd: i32) -> Closing {
     if let Some(n) = served {
         service::close_begin(n, fd);
     }
+    if let Entry::Sock(s) = entry
+        && s.descriptors.load(Acquire) > 1
+    {
+        // First, so that there is no moment without a carrier.
+        table::repoint(s, fd);
+    }
     // The entry goes before the number can be reused by another thread.
     let entry = table::remove(fd);
     if let Some(Entry::Sock(s)) = entry {
         if s.descriptors.load(Acquire) > 1 {
-            table::repoint(s, fd);
             heir::no_standard_descriptor(s, fd);
         } else {
             epoll::forget(s);

@@ -5,7 +5,7 @@ use crate::carrier::{self, Course};
 use crate::config::LogLevel;
 use crate::peer::Conn;
 use crate::state;
-use crate::table::{self, Sock, UNPUBLISHED, flag};
+use crate::table::{Sock, UNPUBLISHED, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
@@ -415,10 +415,7 @@ pub fn poison(s: &'static Sock, conn: &'static Conn) {
     end.rx_reason.store(Reason::PeerMemoryInvalid as u16, Relaxed);
     end.pending_error.store(libc::ECONNRESET, Relaxed);
     conn.inc().h.head.store(poisoned_head(), Release);
-    // Behind the last look at memory that the other end may make slow: closed meanwhile by another thread, the number may be another connection's.
-    if table::still(s.carrier(), s) {
-        carrier::of(s).reset(s);
-    }
+    carrier::of(s).reset(s);
     if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
         stats.recalled[Reason::PeerMemoryInvalid as usize].fetch_add(1, Relaxed);
     }

@@ -161,6 +161,9 @@ pub struct Sock {
 /// See [`Sock::replaced`].
 pub const ALL: i32 = -1;
 
+/// EBADF to a call, POLLNVAL to poll(2), which does not look at a negative one.
+const NEVER_OPEN: i32 = i32::MAX;
+
 /// See [`Sock::published`]. No position is that large.
 pub const UNPUBLISHED: u64 = u64::MAX;
 
@@ -194,10 +197,17 @@ impl Sock {
         replaced == fd + 1 || replaced == ALL
     }
 
-    /// The carrier.
+    /// The carrier: asked at each system call, behind the last look at memory that the other end may make slow. If another thread has closed it meanwhile, its
+    /// number may be another connection's, and this is none that is ever open.
     #[inline]
     pub fn carrier(&self) -> i32 {
-        self.fd.load(Relaxed)
+        let means_it = |fd| sock(fd).is_some_and(|now| std::ptr::eq(now, self));
+        let fd = self.fd.load(Acquire);
+        if means_it(fd) {
+            return fd;
+        }
+        // It may have been given another of its descriptors in between.
+        Some(self.fd.load(Acquire)).filter(|again| means_it(*again)).unwrap_or(NEVER_OPEN)
     }
 
     /// The record of the netstack service's socket that it is.
@@ -542,11 +552,11 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         word.store(0, Relaxed);
     }
     end.state.store(end_state::COLD, Release);
+    mean(fd, place, sock.number.load(Relaxed) + 1);
     if fd <= 2 {
         sock.set(flag::STANDARD);
         sock.set_reason(Reason::StandardDescriptor);
     }
-    mean(fd, place, sock.number.load(Relaxed) + 1);
     Some(sock)
 }
 

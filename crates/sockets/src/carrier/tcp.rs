@@ -218,9 +218,20 @@ fn linger_zero(s: &Sock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+
+    /// A record of the socket, which [`table::remove`] ends.
+    fn followed(fd: i32) -> &'static Sock {
+        let s = table::ensure(fd as u32).unwrap();
+        s.number.store(fd as u32, Relaxed);
+        s.fd.store(fd, Relaxed);
+        s.seen.store(0, Relaxed);
+        table::alias(fd, s);
+        s
+    }
 
     #[test]
     fn who_is_bound_to_a_device_is_told() {
@@ -239,8 +250,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut server = listener.accept().unwrap().0;
-        let s: &'static Sock = Box::leak(Box::default());
-        s.fd.store(client.as_raw_fd(), Relaxed);
+        let s = followed(client.as_raw_fd());
         let here = sock::local_address(client.as_raw_fd()).unwrap();
         let there = sock::remote_address(client.as_raw_fd()).unwrap();
         let found = sockdiag::tcp(netlink, &there, &here).unwrap().unwrap();
@@ -261,6 +271,7 @@ mod tests {
         says(1);
         assert!(is_proven(&found) && is_proven(&found));
         assert!(!is_proven(&other), "that is another one");
+        table::remove(client.as_raw_fd());
         bypath_sys::fd::close(netlink);
     }
 
@@ -285,8 +296,7 @@ mod tests {
         let mut server = listener.accept().unwrap().0;
         client.set_nonblocking(true).unwrap();
         let written = std::iter::from_fn(|| client.write(&[1; 8192]).ok()).sum::<usize>();
-        let s: &'static Sock = Box::leak(Box::default());
-        s.fd.store(client.as_raw_fd(), Relaxed);
+        let s = followed(client.as_raw_fd());
         let here = sock::local_address(client.as_raw_fd()).unwrap();
         let there = sock::remote_address(client.as_raw_fd()).unwrap();
         let found = sockdiag::tcp(netlink, &there, &here).unwrap().unwrap();
@@ -298,6 +308,7 @@ mod tests {
         client.write_all(&[1]).unwrap();
         acknowledged(&client);
         assert!(is_proven());
+        table::remove(client.as_raw_fd());
         bypath_sys::fd::close(netlink);
     }
 
