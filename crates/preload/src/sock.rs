@@ -15,6 +15,14 @@ fn port_of(address: *const sockaddr, len: socklen_t) -> u16 {
     start.map_or(0, |start| u16::from_be_bytes([start[2], start[3]]))
 }
 
+/// Whether connect() takes this address, and dissolves a connection by it.
+fn dissolves(address: *const sockaddr, len: socklen_t) -> bool {
+    let len = len as usize;
+    let is_taken = (size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>()).contains(&len)
+        && memory::readable(address.cast::<u8>(), len);
+    is_taken && memory::read(address.cast::<libc::sa_family_t>()) == Some(libc::AF_UNSPEC as u16)
+}
+
 hook! {
     /// `socket()`.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, raw Some(libc::SYS_socket); {
@@ -52,13 +60,12 @@ hook! {
             if hook::serves() && let Some(done) = served::connect(fd, address, len) {
                 return done;
             }
-            // An address that is too short, or cannot be read, is refused before anything happens.
-            let family = (len >= 2).then(|| memory::read(address.cast::<libc::sa_family_t>())).flatten();
-            kept(|| hook::connect_begin(fd, family));
+            kept(|| hook::connect_begin(fd, dissolves(address, len)));
         }
         let ret = real(fd, address, len);
         if !borrowed_memory() {
-            kept(|| hook::connect_end(fd));
+            let begun = ret == 0 || errno::get() == libc::EINPROGRESS;
+            kept(|| hook::connect_end(fd, begun));
         }
         ret
     }

@@ -347,6 +347,13 @@ impl Addr {
         self.family.store(family, Relaxed);
     }
 
+    /// Whether it is this address, as [`Addr::set`] takes it.
+    pub fn is(&self, family: u16, port: u16, bytes: [u8; 16]) -> bool {
+        let words = [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8")));
+        let known = [&self.bytes[0], &self.bytes[1]].map(|word| word.load(Relaxed));
+        (self.family.load(Relaxed), self.port.load(Relaxed), known) == (family, port, words)
+    }
+
     /// The address, IPv4 addresses mapped into IPv6 as the IPv4 ones, and the port; `None` = unknown.
     pub fn name(&self) -> Option<(IpAddr, u16)> {
         let mut bytes = [0; 16];

@@ -106,8 +106,8 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
 }
 
 /// Before `connect()` on `fd`.
-pub fn connect_begin(fd: i32, family: Option<u16>) {
-    life::connect_begin(fd, family);
+pub fn connect_begin(fd: i32, dissolves: bool) {
+    life::connect_begin(fd, dissolves);
 }
 
 /// Receive: read, readv, recv, recvfrom. `flags` are MSG_*.
@@ -415,9 +415,9 @@ pub fn named(fd: i32, is_chosen: bool) {
     crate::udp::groups::named(fd, is_chosen);
 }
 
-/// After `connect()`, whatever it returned.
-pub fn connect_end(fd: i32) {
-    crate::udp::connect_end(fd);
+/// After `connect()`; `begun`: it is connected now, or about to be.
+pub fn connect_end(fd: i32, begun: bool) {
+    life::connect_end(fd, begun);
     named(fd, false);
 }
 

@@ -131,9 +131,7 @@ pub fn on_carrier(s: &Sock, conn: &Conn, wanted: u32) -> u32 {
 /// Whether the other end's FIN must be watched for on the program's behalf: bytes of ours that it will never read
 /// have to meet the kernel's answer.
 pub fn watches_end(s: &Sock, conn: &Conn) -> bool {
-    s.end().w.path.load(Relaxed) == wpath::RING
-        && !s.has(flag::PEER_GONE)
-        && conn.inc().wa.flags.load(Relaxed) & bypath_shm::direction::writer_flag::SHUT == 0
+    s.end().w.path.load(Relaxed) == wpath::RING && !s.has(flag::PEER_GONE) && !switch::is_half_closed(s, conn)
 }
 
 /// What to ask the kernel about the carrier: everything but the room in a buffer that is not in use.

@@ -144,7 +144,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     }
     let carrier = carrier::of(s);
     let Ok(standing) = carrier.standing(s) else { return };
-    let half_closed = conn.inc().wa.flags.load(Relaxed) & writer_flag::SHUT != 0;
+    let half_closed = is_half_closed(s, conn);
     if standing.course != Course::Open && !(standing.course == Course::PeerFinished && half_closed) {
         return;
     }
@@ -384,10 +384,15 @@ pub fn answer_demand(s: &'static Sock, conn: &'static Conn) {
     }
 }
 
+/// Whether the other end has shut its sending side down only, and the carrier will still tell when it is gone. After TCP's FIN nothing comes that would.
+pub fn is_half_closed(s: &Sock, conn: &Conn) -> bool {
+    conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 && carrier::of(s).tells_after_fin()
+}
+
 /// The carrier reported the other end's FIN or an error: outgoing bytes go the kernel's way, so that it answers
-/// as TCP does. A FIN that was announced (shutdown of the peer's sending side only) changes nothing.
+/// as TCP does, now and when an end that only sends no more is gone.
 pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Call) {
-    if !reset && conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 {
+    if !reset && is_half_closed(s, conn) {
         return;
     }
     s.set(flag::PEER_GONE);

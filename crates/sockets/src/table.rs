@@ -197,6 +197,12 @@ impl Sock {
         replaced == fd + 1 || replaced == ALL
     }
 
+    /// Whether another thread has dissolved its connection by connect() to AF_UNSPEC: calls on that have EPIPE.
+    #[cold]
+    pub fn is_dissolved(&self) -> bool {
+        self.replaced.load(Acquire) == ALL
+    }
+
     /// The carrier: asked at each system call, behind the last look at memory that the other end may make slow. If another thread has closed it meanwhile, its
     /// number may be another connection's, and this is none that is ever open.
     #[inline]

@@ -366,9 +366,8 @@ pub fn space(call: &Call, s: &'static Sock, conn: &'static Conn, deadline: Deadl
         return Woken::TimedOut;
     }
     let bound = left.unwrap_or(u64::MAX).min(STALL_NS / 10);
-    // A FIN that was announced is no news: the other end still reads.
-    let shut = conn.inc().wa.flags.load(Relaxed) & bypath_shm::direction::writer_flag::SHUT != 0;
-    let events = if shut { 0 } else { libc::POLLRDHUP };
+    // A FIN that was announced is no news, if the end of who still reads is told as well.
+    let events = if switch::is_half_closed(s, conn) { 0 } else { libc::POLLRDHUP };
     match sleep(call, s, conn, &out.wa.wait, events, Some(bound), ready, false) {
         Woken::TimedOut => {
             if switch::has_space(s, conn) {

@@ -248,6 +248,65 @@ scripts! {
         s drain 4
         s close 4
     ";
+    half_closed_and_killed_when_it_has_read_all, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s send 4 1000 1
+        c wait_in 3 1000
+        c recv 3 1000
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s recv 4 10
+        s send 4 1000 2
+        c wait_in 3 1000
+        c recv 3 1000
+        c kill9
+        s poll 0 4:out|rdhup
+        s send 4 100 3
+        s wait_ev 4 err|hup
+        s getsockopt 4 error
+        s send 4 10 1 nosignal
+    ";
+    half_closed_and_killed_with_octets_unread, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s send 4 1000 1
+        c wait_in 3 1000
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s send 4 1000 2
+        c wait_in 3 2000
+        c kill9
+        s wait_ev 4 err|hup
+        s getsockopt 4 error
+        s recv 4 10
+        s send 4 10 1 nosignal
+    ";
+    half_closed_and_killed_while_nobody_looks, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s send 4 1000 1
+        c wait_in 3 1000
+        c recv 3 1000
+        c shutdown 3 wr
+        c kill9
+        s send 4 100 3
+        s wait_ev 4 err|hup
+        s getsockopt 4 error
+        s send 4 10 1 nosignal
+    ";
+    half_closed_and_killed_beside_a_writer, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s sigaction pipe ignore
+        c shutdown 3 wr
+        s fillup 4 1
+        s go w write 4 6000000 1
+        s blocked w
+        c kill9
+        s join_any w
+        s send 4 10 1 nosignal
+    ";
     unread_data_at_close_resets, "unread data at close (RST)", Ring: "
         pair
         warm

@@ -135,6 +135,11 @@ impl Backend for Tcp {
         true
     }
 
+    fn tells_after_fin(&self) -> bool {
+        // Only what is sent is answered.
+        false
+    }
+
     fn reset(&self, s: &Sock) {
         linger_zero(s);
         sock::shutdown(s.carrier(), libc::SHUT_RDWR);

@@ -95,6 +95,10 @@ impl Backend for Unix {
         false
     }
 
+    fn tells_after_fin(&self) -> bool {
+        true
+    }
+
     fn reset(&self, s: &Sock) {
         sock::shutdown(s.carrier(), libc::SHUT_RDWR);
     }

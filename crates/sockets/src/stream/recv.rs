@@ -64,6 +64,9 @@ pub fn recv(
     }
     staying.end(&call, s);
     if moved.is(Errno::BADF) && s.is_replaced(fd) {
+        if s.is_dissolved() {
+            return Step::Done(Moved::failed(Errno::PIPE));
+        }
         // There was no moment at which the number meant nothing: the call is for what has it now.
         return Step::Again;
     }

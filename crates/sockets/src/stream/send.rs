@@ -48,6 +48,13 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> S
     staying.end(&call, s);
     if moved.is(Errno::BADF) && s.is_replaced(fd) {
         // As in `recv`.
+        if s.is_dissolved() {
+            drop(call);
+            if flags & libc::MSG_NOSIGNAL == 0 {
+                process::raise(libc::SIGPIPE);
+            }
+            return Step::Done(Moved::failed(Errno::PIPE));
+        }
         return Step::Again;
     }
     if moved.is_some() {

@@ -123,31 +123,92 @@ def watched():
     ended(one)
 
 
+def begun(call):
+    """A thread that sleeps in `call`, and what that tells it."""
+    told = []
+
+    def calls():
+        try:
+            told.append(call())
+        except OSError as error:
+            told.append(errno.errorcode[error.errno])
+
+    thread = threading.Thread(target=calls)
+    thread.start()
+    while open(f"/proc/self/task/{thread.native_id}/stat").read().rsplit(")")[1].split()[0] != "S":
+        pass
+    return thread, told
+
+
 def slept_on():
     """While a thread waits for more."""
     one, two = server(b""), server(b"of the second one\n")
     s = socket.socket()
     first(s, one)
     stopped(one)
-    told = []
-
-    def waits():
-        try:
-            told.append(s.recv(100))
-        except OSError as error:
-            told.append(errno.errorcode[error.errno])
-
-    thread = threading.Thread(target=waits)
-    thread.start()
-    while open(f"/proc/self/task/{thread.native_id}/stat").read().rsplit(")")[1].split()[0] != "S":
-        pass
+    thread, told = begun(lambda: s.recv(100))
     dissolve(s)
-    thread.join()
-    # Who sleeps in the kernel is told the first one (since Linux 6.5), who calls anew the other one.
-    print(told in (["EPIPE"], ["ECONNRESET"]))
+    # Called anew at once: the call was about the first one (EPIPE since Linux 6.7).
     first(s, two)
+    thread.join()
+    print(told in (["EPIPE"], ["ECONNRESET"]))
     print(exactly(s, 18))
     ended(one)
+
+
+def written_to():
+    """While threads wait for room."""
+    one, two = server(b""), server(b"of the second one\n")
+    s = socket.socket()
+    first(s, one)
+    stopped(one)
+    s.setblocking(False)
+    try:
+        while True:
+            s.send(bytes(65536))
+    except BlockingIOError:
+        s.setblocking(True)
+    copy = s.dup()
+    calls = [
+        lambda: s.send(b"for the first one"),
+        lambda: copy.sendmsg([b"for the ", b"first one"]),
+        lambda: os.write(s.fileno(), b"for the first one"),
+        lambda: s.send(bytes(1 << 20)),
+    ]
+    threads = [begun(call) for call in calls]
+    dissolve(s)
+    first(s, two)
+    for thread, told in threads:
+        thread.join()
+        print(told in (["EPIPE"], ["ECONNRESET"]))
+    print(exactly(s, 18))
+    s.close()
+    copy.close()
+    print("the second one hears:", rest(two[2]))
+    ended(one)
+
+
+def refused():
+    """An address that is too long dissolves nothing."""
+    one = server(b"of the first one\n")
+    s = socket.socket()
+    first(s, one)
+    print(LIBC.connect(s.fileno(), bytes(200), 200), errno.errorcode[ctypes.get_errno()])
+    print(exactly(s, 17))
+    s.close()
+    ended(one)
+
+
+def over():
+    """Who is connected stays so, also if the other end is gone."""
+    one = server(b"of the first one\n")
+    s = socket.socket()
+    first(s, one)
+    s.shutdown(socket.SHUT_WR)
+    print(rest(one[2]))
+    os.waitpid(one[1], 0)
+    print(errno.errorcode[s.connect_ex(("127.0.0.1", one[0]))])
+    print(exactly(s, 17), s.recv(10))
 
 
 def reset():
@@ -164,6 +225,6 @@ def reset():
     print(exactly(s, 18))
 
 
-for case in (unread, copied, watched, slept_on, reset):
+for case in (unread, copied, watched, slept_on, written_to, refused, over, reset):
     print(case.__name__, flush=True)
     case()
