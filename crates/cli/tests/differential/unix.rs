@@ -35,6 +35,8 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("data_to_a_closed_peer_resets", "a closed peer is EPIPE at once; here: a_closed_peer"),
     ("pending_error_is_reported_once", "as above; here: a_closed_peer_that_had_unread_data"),
     ("data_sent_unawares_to_a_closed_peer_resets", "as above; here: a_closed_peer"),
+    ("half_closed_and_killed_when_it_has_read_all", "as above"),
+    ("half_closed_and_killed_while_nobody_looks", "as above"),
     ("connect_errors_are_reported", "a refused connect changes nothing; here: a_refused_connect"),
     ("shutdown_of_reading_ends_reads", "a writer learns of it: EPIPE; here: shutdown_of_reading"),
     (
@@ -172,6 +174,8 @@ over_unix! {
         killed_peer_wakes_a_reader
         killed_peer_wakes_epoll_and_poll
         killed_peer_stops_a_writer
+        half_closed_and_killed_with_octets_unread
+        half_closed_and_killed_beside_a_writer
         killed_peer_that_had_unread_data
         the_error_of_a_killed_peer_is_told_once
         close_of_one_of_two_descriptors_ends_nothing
