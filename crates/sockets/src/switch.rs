@@ -386,7 +386,7 @@ pub fn answer_demand(s: &'static Sock, conn: &'static Conn) {
 
 /// Whether the other end has shut its sending side down only, and the carrier will still tell when it is gone. After TCP's FIN nothing comes that would.
 pub fn is_half_closed(s: &Sock, conn: &Conn) -> bool {
-    conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 && carrier::of(s).tells_after_fin()
+    conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 && carrier::of(s).tells_after_fin(s)
 }
 
 /// The carrier reported the other end's FIN or an error: outgoing bytes go the kernel's way, so that it answers

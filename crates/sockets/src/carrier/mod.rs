@@ -157,8 +157,8 @@ pub trait Backend: Sync {
     /// receiving side, and a writer that waits for room learns of the sending side's from poll.
     fn shutdown_is_gentle(&self) -> bool;
 
-    /// Whether the other end's death shows after its FIN has.
-    fn tells_after_fin(&self) -> bool;
+    /// Whether it shows, after the other end's FIN has, that this end is gone, and that is all there is to know.
+    fn tells_after_fin(&self, s: &Sock) -> bool;
 
     /// Ends a connection that is beyond use, as a reset does where the kind knows one.
     fn reset(&self, s: &Sock);

@@ -135,7 +135,7 @@ impl Backend for Tcp {
         true
     }
 
-    fn tells_after_fin(&self) -> bool {
+    fn tells_after_fin(&self, _s: &Sock) -> bool {
         // Only what is sent is answered.
         false
     }
