@@ -714,3 +714,30 @@ pub fn refresh_nonblocking(s: &Sock) {
         if flags & libc::O_NONBLOCK != 0 { s.set(flag::NONBLOCK) } else { s.clear(flag::NONBLOCK) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that nothing else in these tests has.
+    const OWN: i32 = (1 << 20) - 7;
+
+    #[test]
+    fn a_number_that_another_file_has_is_no_carrier() {
+        let [s, other] = [60_001, 60_002].map(|number| {
+            let s = ensure(number).unwrap();
+            s.number.store(number, Relaxed);
+            s.fd.store(OWN, Relaxed);
+            s
+        });
+        alias(OWN, s);
+        assert_eq!((s.carrier(), other.carrier()), (OWN, NEVER_OPEN));
+        remove(OWN);
+        assert_eq!(s.carrier(), NEVER_OPEN, "it was closed");
+        alias(OWN, other);
+        assert_eq!((s.carrier(), other.carrier()), (NEVER_OPEN, OWN));
+        remove(OWN);
+        assert_eq!(bypath_sys::poll::now(NEVER_OPEN, libc::POLLIN), libc::POLLNVAL);
+        assert_eq!(sock::inq(NEVER_OPEN), Err(bypath_sys::Errno::BADF));
+    }
+}
