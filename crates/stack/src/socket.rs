@@ -44,13 +44,17 @@ pub struct Options {
     pub group_iface: Option<IfaceId>,
     /// What it sends to groups that are joined here comes here, too: IP_MULTICAST_LOOP.
     pub group_loop: bool,
-    /// It hears all groups that somebody joined, not its own alone: IP_MULTICAST_ALL.
+    /// It hears all groups of IPv4 that somebody joined, not its own alone: IP_MULTICAST_ALL.
     pub group_all: bool,
+    /// The same of groups of IPv6: IPV6_MULTICAST_ALL.
+    pub group_all_v6: bool,
     /// It is told of errors that may pass, such as a host that cannot be reached just now, and of all errors if it has no partner:
     /// IP_RECVERR. They are told as others are, and each by itself in a [`Report`].
     pub all_errors: bool,
     /// IPV6_V6ONLY.
     pub only_v6: bool,
+    /// A socket of IPv6 (AF_INET6), also where it is bound to an address of IPv4: one of IPv4 goes before it. Looked at when it is bound.
+    pub of_v6: bool,
     /// SO_REUSEADDR.
     pub reuse_address: bool,
     /// SO_REUSEPORT.
@@ -70,8 +74,10 @@ impl Default for Options {
             group_iface: None,
             group_loop: true,
             group_all: true,
+            group_all_v6: true,
             all_errors: false,
             only_v6: false,
+            of_v6: false,
             reuse_address: false,
             reuse_port: false,
         }

@@ -1,5 +1,6 @@
 //! Programs whose sockets are a netstack service's, against a small service of the tests' own over kernel sockets.
 
+mod addresses;
 mod anew;
 mod beside;
 #[path = "../common/mod.rs"]

@@ -88,7 +88,6 @@ const OF_DATAGRAMS: &[(&str, &[&str])] = &[
     ("an index of the stack's own interfaces", &["SO_BINDTOIFINDEX", "IPV6_MULTICAST_IF"]),
     ("the way to a group is by one of them", &["IP_DROP_MEMBERSHIP"]),
     ("0 is taken for the usual hop limit", &["IPV6_UNICAST_HOPS"]),
-    ("is one with `IPV6_MULTICAST_ALL`", &["IP_MULTICAST_ALL"]),
     (
         "can be set to what it is, but not to what would have to act",
         &[

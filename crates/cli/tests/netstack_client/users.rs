@@ -100,15 +100,24 @@ impl Stage {
         begun(self.to_serve(limits))
     }
 
+    /// The same for everybody, with these addresses.
+    pub fn service_at(&self, addresses: &[&str]) -> Process {
+        begun(self.to_serve_with(&[], addresses, "users = \"all\"\n"))
+    }
+
     fn to_serve(&self, limits: &str) -> Command {
         self.to_serve_as(&[], limits)
     }
 
     /// The same by way of what makes root another user.
     fn to_serve_as(&self, becomes: &[&str], limits: &str) -> Command {
+        self.to_serve_with(becomes, &[&format!("{HERE}/24")], limits)
+    }
+
+    fn to_serve_with(&self, becomes: &[&str], addresses: &[&str], limits: &str) -> Command {
         let file = self.0.join("lab.toml");
         let text = format!(
-            "name = \"lab\"\nlink = \"tap:bp0\"\nnet = \"10.9.0.9/24\"\naddr = \"{HERE}/24\"\n[limits]\n{limits}"
+            "name = \"lab\"\nlink = \"tap:bp0\"\nnet = \"10.9.0.9/24\"\naddr = {addresses:?}\n[limits]\n{limits}"
         );
         std::fs::write(&file, text).expect("a file");
         let config = format!("--config={}", file.display());

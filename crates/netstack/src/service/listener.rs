@@ -69,12 +69,6 @@ impl Hub {
         if (1..FIRST_FREE).contains(&to.port()) && !may_low {
             return Err(libc::EACCES);
         }
-        let uid = socket.uid;
-        let shares = stack.tcp(socket.id).is_some_and(|mut tcp| tcp.options().reuse_port);
-        if shares && to.port() != 0 && self.is_anothers(stack, uid, to) {
-            return Err(libc::EADDRINUSE);
-        }
-        let socket = self.sockets.get(key).ok_or(libc::EBADF)?;
         let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
         let local = tcp.bind(to).map_err(errno::bind)?;
         if socket.v6 && local.is_ipv6() && !local.ip().is_unspecified() {
@@ -83,25 +77,6 @@ impl Hub {
             tcp.set_options(Options { only_v6: true, ..options });
         }
         Ok(Address(Some(outward(socket.v6, local))))
-    }
-
-    /// Whether a socket of another user shares this port: SO_REUSEPORT is among those of one user, or anybody could take calls that
-    /// are for somebody else.
-    fn is_anothers(&self, stack: &mut Stack, uid: u32, to: SocketAddr) -> bool {
-        let mut at = 0;
-        while let Some((place, other)) = self.sockets.next(at) {
-            at = place + 1;
-            let its = if other.uid == uid { None } else { stack.tcp(other.id) };
-            let local = its.and_then(|mut tcp| tcp.local().filter(|_| tcp.is_bound()));
-            let overlaps = |local: SocketAddr| {
-                let [a, b] = [local, to].map(|address| address.ip().to_canonical());
-                a == b || a.is_unspecified() || b.is_unspecified()
-            };
-            if local.is_some_and(|local| local.port() == to.port() && overlaps(local)) {
-                return true;
-            }
-        }
-        false
     }
 
     /// # Errors

@@ -22,7 +22,7 @@ use bypath_shm::service::{Address, SEND_BUFFER, end_name};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::linux::info;
-use bypath_stack::socket::SocketId;
+use bypath_stack::socket::{Options, SocketId};
 use bypath_stack::tcp::Failure;
 use bypath_sys::epoll::Set;
 use bypath_sys::{pair, process};
@@ -280,6 +280,9 @@ impl Hub {
         let is_stream = !matches!(phase, Phase::Datagrams(_));
         if let Some(mut udp) = stack.udp(id) {
             udp.set_user(uid);
+            // As Linux has it: one of IPv6 hears the groups of IPv4 that it is in alone.
+            let options = udp.options();
+            udp.set_options(Options { of_v6: v6, group_all: !v6, ..options });
         } else if matches!(phase, Phase::Fresh)
             && let Some(mut tcp) = stack.tcp(id)
         {

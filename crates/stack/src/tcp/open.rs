@@ -34,13 +34,31 @@ impl Table {
         })
     }
 
-    /// Whether somebody else listens there already, and does not share.
-    pub fn is_listened_to(&self, index: u32, binding: &Binding) -> bool {
+    /// Whether another user has it, and shares it by SO_REUSEPORT alone: that is among the sockets of one user (as Linux has it), or anybody
+    /// could take calls that are for somebody else.
+    pub fn is_anothers(&self, user: Whom, binding: &Binding) -> bool {
+        let bound = self.bound.get(&binding.local.port());
+        bound.into_iter().flat_map(Holders::all).any(|index| {
+            let (other, its) = match self.place(*index) {
+                Place::Idle(idle) => (idle.binding, idle.user),
+                Place::Listener(listener) => (Some(listener.binding), listener.user),
+                Place::Connection(entry) => (self.binding(*index), entry.user),
+                Place::Free => return false,
+            };
+            let shares = |other: &Binding| {
+                binding.reuse_address && other.reuse_address && self.listener(*index).is_none()
+            };
+            its != user && other.is_some_and(|other| !shares(&other) && binding.overlaps(&other))
+        })
+    }
+
+    /// Whether somebody else listens there already, and does not share: SO_REUSEPORT is among the sockets of one user.
+    pub fn is_listened_to(&self, index: u32, user: Whom, binding: &Binding) -> bool {
         let bound = self.bound.get(&binding.local.port());
         bound.into_iter().flat_map(Holders::all).any(|other| {
             *other != index
                 && self.listener(*other).is_some_and(|listener| {
-                    let shared = binding.reuse_port && listener.binding.reuse_port;
+                    let shared = binding.reuse_port && listener.binding.reuse_port && user == listener.user;
                     !shared && binding.overlaps(&listener.binding)
                 })
         })

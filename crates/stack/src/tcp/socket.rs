@@ -245,7 +245,7 @@ impl Tcp<'_> {
         if idle.binding.is_some() {
             return Err(BindError::Bound);
         }
-        let options = idle.options;
+        let (options, user) = (idle.options, idle.user);
         let iface = options.iface.or(scope);
         let ip = local.ip();
         if !self.stack.may_bind(ip, iface) {
@@ -260,7 +260,7 @@ impl Tcp<'_> {
         };
         let binding = match local.port() {
             0 => self.stack.free_tcp_port(&binding).ok_or(BindError::NoPort)?,
-            _ if self.stack.tcp.is_free(&binding) => binding,
+            _ if self.stack.tcp.is_free(&binding) && !self.stack.tcp.is_anothers(user, &binding) => binding,
             _ => return Err(InUse.into()),
         };
         let (index, port) = (self.index, binding.local.port());
@@ -295,7 +295,7 @@ impl Tcp<'_> {
         let Some(binding) = idle.binding else { return Err(ListenError::Connected) };
         // Others were bound with SO_REUSEADDR alone, or to a group: one of them may listen, or call.
         let tcp = &self.stack.tcp;
-        if tcp.is_listened_to(self.index, &binding) || tcp.is_called_from_by_another(user, &binding) {
+        if tcp.is_listened_to(self.index, user, &binding) || tcp.is_called_from_by_another(user, &binding) {
             return Err(BindError::from(InUse).into());
         }
         if !self.stack.tcp.may_listen(user, &binding) {

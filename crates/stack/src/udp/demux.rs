@@ -7,6 +7,7 @@ use crate::iface::IfaceId;
 use crate::share::Whom;
 use crate::socket::BindError;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::hash::BuildHasher as _;
 use core::net::{IpAddr, SocketAddr};
 use foldhash::quality::FixedState;
@@ -26,9 +27,11 @@ pub struct Binding {
     pub iface: Option<IfaceId>,
     /// IPV6_V6ONLY.
     pub only_v6: bool,
+    /// A socket of IPv6 ([`Options::of_v6`](crate::socket::Options::of_v6)), also where its address is one of IPv4.
+    pub of_v6: bool,
     /// SO_REUSEADDR: others who say so, too, may have the same address; the last one gets what comes.
     pub reuse_address: bool,
-    /// SO_REUSEPORT: others who say so, too, may have the same address; they share what comes, by sender.
+    /// SO_REUSEPORT: others of the same user who say so, too, may have the same address; they share what comes, by sender.
     pub reuse_port: bool,
     /// Whose it is: the place of a user; 0: nobody's in particular.
     pub whom: u32,
@@ -43,10 +46,17 @@ impl Binding {
             claim: None,
             iface: None,
             only_v6: false,
+            of_v6: local.is_ipv6(),
             reuse_address: false,
             reuse_port: false,
             whom: 0,
         }
+    }
+
+    /// Under which address it is found: a socket of IPv6 among those of its kind, whose order counts.
+    fn spot(&self) -> SocketAddr {
+        let is_any_of_v6 = self.of_v6 && self.local.ip().is_unspecified();
+        SocketAddr::new(if is_any_of_v6 { V6 } else { self.local.ip() }, self.local.port())
     }
 
     /// Whether a datagram to this address may be for it.
@@ -82,9 +92,34 @@ impl Binding {
             })
     }
 
-    /// Whether both may be bound though they overlap.
+    /// Whether both may be bound though they overlap. As Linux has it: SO_REUSEPORT is among the sockets of one user, SO_REUSEADDR among all.
     const fn shares(&self, other: &Binding) -> bool {
-        self.reuse_address && other.reuse_address || self.reuse_port && other.reuse_port
+        self.reuse_address && other.reuse_address
+            || self.reuse_port && other.reuse_port && self.whom == other.whom
+    }
+
+    /// Whether a datagram that both hear goes to it and not to one that was bound before it. As Linux has it: one interface goes before all, a
+    /// socket of IPv4 before one of IPv6, and of two of one kind the last one; but of IPv6 one with SO_REUSEPORT goes before none.
+    fn goes_before(&self, former: &Binding) -> bool {
+        let rank = |binding: &Binding| (binding.iface.is_some(), !binding.of_v6);
+        match rank(self).cmp(&rank(former)) {
+            Ordering::Greater => true,
+            Ordering::Equal => !self.of_v6 || !self.reuse_port,
+            Ordering::Less => false,
+        }
+    }
+
+    /// Whether they share what comes, where they have one address. Of two users none gets what is for the other one.
+    fn is_grouped_with(&self, other: &Binding) -> bool {
+        // Of a single address it makes no difference.
+        let kind = self.only_v6 == other.only_v6 || !self.local.ip().is_unspecified();
+        self.reuse_port
+            && other.reuse_port
+            && self.whom == other.whom
+            && self.iface == other.iface
+            && self.of_v6 == other.of_v6
+            && self.local == other.local
+            && kind
     }
 }
 
@@ -243,7 +278,7 @@ impl Demux {
         self.count -= 1;
         match binding.remote {
             Some(remote) => strike(&mut self.connected, &(binding.local, remote), id),
-            None => strike(&mut self.bound, &binding.local, id),
+            None => strike(&mut self.bound, &binding.spot(), id),
         }
         strike(&mut self.ports, &binding.local.port(), id);
         Some(binding)
@@ -252,7 +287,7 @@ impl Demux {
     fn insert(&mut self, id: Id, binding: Binding) {
         match binding.remote {
             Some(remote) => enter(&mut self.connected, (binding.local, remote), id),
-            None => enter(&mut self.bound, binding.local, id),
+            None => enter(&mut self.bound, binding.spot(), id),
         }
         enter(&mut self.ports, binding.local.port(), id);
         let place = id as usize;
@@ -269,48 +304,42 @@ impl Demux {
         let &Arrival { from, to, .. } = arrival;
         if !self.connected.is_empty()
             && let Some(ids) = self.connected.get(&(to, from))
-            && let Some(id) = self.choose(ids, arrival)
+            && let Some(id) = self.choose([ids, &[]], arrival)
         {
             return Some(id);
         }
-        if let Some(id) = self.bound.get(&to).and_then(|ids| self.choose(ids, arrival)) {
+        if let Some(id) = self.bound.get(&to).and_then(|ids| self.choose([ids, &[]], arrival)) {
             return Some(id);
         }
-        let any = |address: IpAddr| self.bound.get(&SocketAddr::new(address, to.port()));
-        if to.is_ipv4()
-            && let Some(id) = any(V4).and_then(|ids| self.choose(ids, arrival))
-        {
-            return Some(id);
-        }
-        any(V6).and_then(|ids| self.choose(ids, arrival))
+        let any = |address: IpAddr| {
+            self.bound.get(&SocketAddr::new(address, to.port())).map_or(&[][..], Vec::as_slice)
+        };
+        self.choose([if to.is_ipv4() { any(V4) } else { &[] }, any(V6)], arrival)
     }
 
-    /// Of several with one address: those that listen to its interface alone come first; of those that share the port one by
-    /// the sender's hash; else who came last.
-    fn choose(&self, ids: &[Id], arrival: &Arrival) -> Option<Id> {
+    /// Of several with one address: who [goes before](Binding::goes_before) the others; of those that share the port with him one by the
+    /// sender's hash.
+    fn choose(&self, ids: [&[Id]; 2], arrival: &Arrival) -> Option<Id> {
         let heard = |id: &Id| self.binding(*id).filter(|b| b.hears(arrival.to.ip(), arrival.through));
-        if let [one] = ids {
+        if let [[one], []] | [[], [one]] = ids {
             return heard(one).map(|_| *one);
         }
-        // The last one, and how many share the port: of one interface, and of all.
-        let mut found = [(None, 0); 2];
-        for id in ids {
-            if let Some(binding) = heard(id) {
-                let (last, shared) = &mut found[usize::from(binding.iface.is_none())];
-                *last = Some((*id, binding.reuse_port));
-                *shared += u64::from(binding.reuse_port);
+        let all = || ids.into_iter().flatten();
+        let mut first: Option<(Id, &Binding)> = None;
+        for id in all() {
+            if let Some(binding) = heard(id)
+                && first.is_none_or(|(_, former)| binding.goes_before(former))
+            {
+                first = Some((*id, binding));
             }
         }
-        let [special, general] = found;
-        let (last, shared) = if special.0.is_some() { special } else { general };
-        let (last, shares) = last?;
-        if !shares {
-            return Some(last);
+        let (first, binding) = first?;
+        if !binding.reuse_port {
+            return Some(first);
         }
-        let which = self.hash.hash_one((arrival.from, arrival.to)) % shared;
-        let is_one =
-            |id: &&Id| heard(id).is_some_and(|b| b.reuse_port && b.iface.is_some() == special.0.is_some());
-        ids.iter().filter(is_one).nth(which as usize).copied()
+        let group = || all().filter(|id| heard(id).is_some_and(|other| other.is_grouped_with(binding)));
+        let which = self.hash.hash_one((arrival.from, arrival.to)) % group().count() as u64;
+        group().nth(which as usize).copied()
     }
 
     /// All sockets that a datagram to a group, or to everybody, is for (RFC 1122, 4.1.3.5; ip(7)): those of its port that are
@@ -491,6 +520,41 @@ mod tests {
     }
 
     #[test]
+    fn a_user_shares_no_senders_with_another_one() {
+        let of = |whom, text| Binding { reuse_address: true, reuse_port: true, whom, ..bound(text) };
+        let heard = |d: &Demux, to: &str| {
+            let from = |port| {
+                SocketAddr::new(
+                    addr(if to.starts_with('[') { "[fd00::9]:1" } else { "10.0.0.9:1" }).ip(),
+                    port,
+                )
+            };
+            let mut ids: Vec<_> = (1..200)
+                .map(|port| d.lookup(&Arrival { from: from(port), ..arrival("0.0.0.0:0", to) }).unwrap())
+                .collect();
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        for whoms in [[1, 2, 2], [2, 1, 2]] {
+            let d = demux(&whoms.map(|whom| of(whom, "10.0.0.1:7")));
+            let last: Vec<Id> = (0..3).filter(|id| whoms[*id as usize] == 2).collect();
+            assert_eq!(heard(&d, "10.0.0.1:7"), last);
+        }
+        let d = demux(&[1, 2, 1].map(|whom| of(whom, "[fd00::1]:7")));
+        assert_eq!(heard(&d, "[fd00::1]:7"), [0, 2], "of IPv6 the first ones, as Linux has it");
+        // SO_REUSEPORT alone is among those of one user.
+        let mut d = demux(&[Binding { reuse_address: false, ..of(1, "10.0.0.1:7") }]);
+        assert!(d.is_free(&of(1, "10.0.0.1:7")) && !d.is_free(&of(2, "10.0.0.1:7")));
+        assert!(d.is_free(&of(2, "10.0.0.2:7")) && d.is_free(&of(2, "[fd00::1]:7")));
+        let v6 = Binding { only_v6: true, ..of(1, "[::]:7") };
+        d.remove(0);
+        d.bind(0, v6).unwrap();
+        d.share(0, false, true);
+        assert!(d.is_free(&of(2, "0.0.0.0:7")) && !d.is_free(&of(2, "[fd00::1]:7")));
+    }
+
+    #[test]
     fn a_datagram_to_a_group_is_for_all_who_listen() {
         let shared = |text| Binding { reuse_address: true, ..bound(text) };
         let d = demux(&[
@@ -557,12 +621,13 @@ mod tests {
             "0.0.0.0:8",
         ]);
         let iface = prop::sample::select(vec![None, None, Some(ETH), Some(WLAN)]);
-        (local, iface, any::<[bool; 4]>()).prop_map(
-            |(local, iface, [only_v6, reuse_address, reuse_port, connected])| {
+        (local, iface, 0..2u32, any::<[bool; 5]>()).prop_map(
+            |(local, iface, whom, [only_v6, mapped, reuse_address, reuse_port, connected])| {
                 let local = addr(local);
                 let remote = if local.is_ipv4() { "10.0.0.9:1" } else { "[fd00::9]:1" };
                 let remote = (connected && !local.ip().is_unspecified()).then(|| addr(remote));
-                Binding { local, remote, claim: None, iface, only_v6, reuse_address, reuse_port, whom: 0 }
+                let of_v6 = mapped || local.is_ipv6();
+                Binding { local, remote, claim: None, iface, only_v6, of_v6, reuse_address, reuse_port, whom }
             },
         )
     }
@@ -596,10 +661,26 @@ mod tests {
                     remote => remote.is_some(),
                 };
                 let fits = b.local.port() == 7 && b.hears(to.ip(), through);
-                fits.then(|| (remote, !b.local.ip().is_unspecified(), b.local.is_ipv4() == to.is_ipv4(), b.iface.is_some()))
+                fits.then(|| (remote, !b.local.ip().is_unspecified(), b.iface.is_some(), !b.of_v6))
             };
-            let best = (0..bindings.len() as u32).filter_map(score).max();
-            prop_assert_eq!(d.lookup(&arrival).and_then(score), best);
+            let ids = || 0..bindings.len() as u32;
+            let best = ids().filter_map(score).max();
+            let found = d.lookup(&arrival);
+            prop_assert_eq!(found.and_then(score), best);
+            // Of those that are as good the last one has it, or who shares with him; of IPv6 with SO_REUSEPORT the first one.
+            let mut good = ids().filter(|id| best.is_some() && score(*id) == best);
+            let of = |id: u32| *d.binding(id).unwrap();
+            let chosen = match best {
+                Some((_, _, _, false)) => {
+                    let last = good.clone().rfind(|id| !of(*id).reuse_port);
+                    last.or_else(|| good.next())
+                }
+                _ => good.next_back(),
+            };
+            if let (Some(found), Some(chosen)) = (found, chosen) {
+                let (found, chosen) = (of(found), of(chosen));
+                prop_assert!(found == chosen || chosen.reuse_port && found.reuse_port && found.whom == chosen.whom);
+            }
             for id in 0..bindings.len() as u32 {
                 d.remove(id);
             }

@@ -61,7 +61,7 @@ impl Stack {
             let (_, socket) = self.sockets.at_mut(index);
             let group = arrival.to.ip();
             let joined = packet.reach == Reach::Broadcast
-                || socket.options.group_all
+                || if group.is_ipv4() { socket.options.group_all } else { socket.options.group_all_v6 }
                 || socket.groups.contains(&(packet.through, group));
             if joined {
                 self.take(packet, arrival, index, payload);

@@ -146,6 +146,7 @@ impl Udp<'_> {
         let binding = Binding {
             iface,
             only_v6: options.only_v6,
+            of_v6: options.of_v6 || local.is_ipv6(),
             reuse_address: options.reuse_address,
             reuse_port: options.reuse_port,
             whom,
@@ -231,12 +232,6 @@ impl Udp<'_> {
             None => self.find(to, &SendTo::default())?,
         };
         Ok(way.outgoing.mtu)
-    }
-
-    /// The address that it has, or has again when it has no partner any more.
-    pub fn claimed(&mut self) -> Option<SocketAddr> {
-        let socket = self.socket();
-        socket.chosen.or(socket.local)
     }
 
     /// The next datagram: as much as fits into `room`.

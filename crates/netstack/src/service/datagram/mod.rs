@@ -133,11 +133,7 @@ impl Hub {
         if (1..FIRST_FREE).contains(&to.port()) && !may_low {
             return Err(libc::EACCES);
         }
-        let (id, uid, v6) = (socket.id, socket.uid, socket.v6);
-        let own = Sharing { uid, local: to, options: stack.udp(id).ok_or(libc::EBADF)?.options() };
-        if own.options.reuse_port && self.is_taken_by_others(stack, &own) {
-            return Err(libc::EADDRINUSE);
-        }
+        let (id, v6) = (socket.id, socket.v6);
         let mut udp = stack.udp(id).ok_or(libc::EBADF)?;
         let local = udp.bind(to).map_err(errno::bind)?;
         if local.is_ipv6() && !local.ip().is_unspecified() {
@@ -146,21 +142,6 @@ impl Hub {
             udp.set_options(Options { only_v6: true, ..options });
         }
         Ok(Address(Some(outward(v6, local))))
-    }
-
-    /// Whether a port that is to be shared is another user's.
-    fn is_taken_by_others(&self, stack: &mut Stack, own: &Sharing) -> bool {
-        let mut at = 0;
-        while let Some((next, socket)) = self.sockets.next(at) {
-            at = next + 1;
-            if let Some(mut udp) = stack.udp(socket.id)
-                && let Some(local) = udp.claimed()
-                && own.is_kept_from(&Sharing { uid: socket.uid, local, options: udp.options() })
-            {
-                return true;
-            }
-        }
-        false
     }
 
     /// connect(2); no address: as AF_UNSPEC.
@@ -584,29 +565,6 @@ fn of_family(v6: bool, to: SocketAddr, error: SendError) -> Errno {
     if v6 && to.is_ipv4() && error == SendError::Kind { libc::ENETUNREACH } else { errno::send(error) }
 }
 
-/// Who shares a port with whom.
-#[derive(Clone, Copy, Debug)]
-struct Sharing {
-    uid: u32,
-    local: SocketAddr,
-    options: Options,
-}
-
-impl Sharing {
-    /// As Linux has it: SO_REUSEPORT shares a port among the sockets of one user, SO_REUSEADDR among all that say so.
-    fn is_kept_from(&self, other: &Sharing) -> bool {
-        let (a, b) = (self.local.ip(), other.local.ip());
-        let meets = a == b || a.is_unspecified() || b.is_unspecified();
-        let all_say_so = self.options.reuse_address && other.options.reuse_address;
-        self.uid != other.uid
-            && self.local.port() != 0
-            && self.local.port() == other.local.port()
-            && meets
-            && other.options.reuse_port
-            && !all_say_so
-    }
-}
-
 /// The unspecified address of a kind.
 pub fn unspecified(v6: bool) -> std::net::IpAddr {
     if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
@@ -624,25 +582,5 @@ mod tests {
         assert!(of.before.capacity() * size_of::<(SocketAddr, Vec<u8>)>() <= BEFORE);
         let sent = std::iter::from_fn(|| of.first_before(&mut [])).count();
         assert_eq!((sent, of.kept(), of.before.capacity()), (BEFORE / BESIDE, 0, 0));
-    }
-
-    #[test]
-    fn a_port_is_shared_with_oneself_or_with_all_who_say_so() {
-        let sharing = |uid, local: &str, reuse_address| Sharing {
-            uid,
-            local: local.parse().unwrap(),
-            options: Options { reuse_port: true, reuse_address, ..Options::default() },
-        };
-        let own = sharing(1, "10.0.0.1:7", false);
-        assert!(own.is_kept_from(&sharing(2, "10.0.0.1:7", true)));
-        assert!(own.is_kept_from(&sharing(2, "0.0.0.0:7", false)));
-        for other in [
-            sharing(1, "10.0.0.1:7", false),
-            sharing(2, "10.0.0.1:8", false),
-            sharing(2, "10.0.0.2:7", false),
-        ] {
-            assert!(!own.is_kept_from(&other), "{other:?}");
-        }
-        assert!(!sharing(1, "10.0.0.1:7", true).is_kept_from(&sharing(2, "10.0.0.1:7", true)));
     }
 }

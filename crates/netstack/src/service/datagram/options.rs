@@ -339,9 +339,8 @@ impl Of<'_> {
             (IP, libc::IP_MULTICAST_LOOP) | (IPV6, libc::IPV6_MULTICAST_LOOP) => {
                 self.options(|o| o.group_loop = n != 0)
             }
-            (IP, libc::IP_MULTICAST_ALL) | (IPV6, IPV6_MULTICAST_ALL) => {
-                self.options(|o| o.group_all = n != 0)
-            }
+            (IP, libc::IP_MULTICAST_ALL) => self.options(|o| o.group_all = n != 0),
+            (IPV6, IPV6_MULTICAST_ALL) => self.options(|o| o.group_all_v6 = n != 0),
             (IPV6, libc::IPV6_MULTICAST_IF) => {
                 let iface = self.iface(n as u32)?;
                 self.options(|o| o.group_iface = iface)
@@ -539,7 +538,8 @@ impl Of<'_> {
                 options.group_hop_limit.into()
             }
             (IP, libc::IP_MULTICAST_LOOP) | (IPV6, libc::IPV6_MULTICAST_LOOP) => options.group_loop.into(),
-            (IP, libc::IP_MULTICAST_ALL) | (IPV6, IPV6_MULTICAST_ALL) => options.group_all.into(),
+            (IP, libc::IP_MULTICAST_ALL) => options.group_all.into(),
+            (IPV6, IPV6_MULTICAST_ALL) => options.group_all_v6.into(),
             (IP, libc::IP_MULTICAST_IF) => {
                 let kept = self.socket.wishes.kept((level, name));
                 return Ok(kept.unwrap_or_else(|| vec![0; 4]));
