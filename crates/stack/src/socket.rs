@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bypath_wire::meta::Timestamp;
 use bypath_wire::{IpProtocol, TrafficClass};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A socket of a stack. An id is not used again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -544,11 +544,17 @@ pub(crate) fn scoped(ip: IpAddr, port: u16, iface: IfaceId) -> SocketAddr {
     }
 }
 
-/// The interface that an address names, and the address without it.
-pub(crate) fn unscoped(address: SocketAddr) -> (SocketAddr, Option<IfaceId>) {
+/// The interface that an address names, and the address without it. As Linux has it: a scope says something of the addresses of a link, or of an
+/// interface, alone (RFC 4007, 4); that of any other address is ignored.
+pub fn unscoped(address: SocketAddr) -> (SocketAddr, Option<IfaceId>) {
     let iface = match address {
-        SocketAddr::V6(v6) => IfaceId::from_scope(v6.scope_id()),
-        SocketAddr::V4(_) => None,
+        SocketAddr::V6(v6) if has_scope(v6.ip()) => IfaceId::from_scope(v6.scope_id()),
+        _ => None,
     };
     (SocketAddr::new(address.ip(), address.port()), iface)
+}
+
+/// Whether an address means something on one link alone (RFC 4291, 2.5.6 and 2.7).
+const fn has_scope(ip: &Ipv6Addr) -> bool {
+    ip.is_unicast_link_local() || ip.is_multicast() && matches!(ip.octets()[1] & 0xf, 1 | 2)
 }

@@ -49,3 +49,11 @@ fn whose_a_port_is_that_users_share_is_as_with_the_kernel() {
     };
     compare(&both(&stage, "sharing.py", &[ONE, OTHER]), 40);
 }
+
+#[test]
+fn addresses_of_both_families_are_taken_as_by_the_kernel() {
+    let Some(stage) = Stage::new("addresses::addresses_of_both_families_are_taken_as_by_the_kernel") else {
+        return;
+    };
+    compare(&both(&stage, "families.py", &[ONE]), 40);
+}

@@ -9,6 +9,7 @@ use bypath_shm::service::{Address, SEND_BUFFER};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::tcp::State;
+use bypath_stack::tcp::error::ConnectError;
 use bypath_sys::pair;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -106,7 +107,11 @@ impl Hub {
         if !self.users.may_have_descriptor(socket.uid, program.as_raw_fd()) {
             return Err(libc::ENOBUFS);
         }
-        tcp.connect(Engine::now(), to).map_err(errno::connect)?;
+        tcp.connect(Engine::now(), to).map_err(|e| match e {
+            // As of datagrams: one that takes nothing but IPv6 has no way there.
+            ConnectError::Kind if socket.v6 && to.is_ipv4() => libc::ENETUNREACH,
+            e => errno::connect(e),
+        })?;
         let program = self.users.counted(socket.uid, program);
         socket.phase = Phase::Connecting(Box::new(Connecting::begin(program)));
         Ok(())

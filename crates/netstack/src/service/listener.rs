@@ -70,6 +70,9 @@ impl Hub {
             return Err(libc::EACCES);
         }
         let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
+        if socket.v6 && to.is_ipv4() && tcp.options().only_v6 {
+            return Err(libc::EINVAL);
+        }
         let local = tcp.bind(to).map_err(errno::bind)?;
         if socket.v6 && local.is_ipv6() && !local.ip().is_unspecified() {
             // As Linux has it: nothing else can come to such a socket.

@@ -27,7 +27,7 @@ use bypath_stack::tcp::Failure;
 use bypath_sys::epoll::Set;
 use bypath_sys::{pair, process};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// When it is first looked at whether somebody reads what is in a ring (ns).
@@ -680,9 +680,6 @@ pub fn inward(v6: bool, address: SocketAddr) -> Result<SocketAddr> {
 /// An address as a socket of this family tells it.
 pub fn outward(v6: bool, address: SocketAddr) -> SocketAddr {
     match address {
-        SocketAddr::V4(a) if v6 && a.ip().is_unspecified() => {
-            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), a.port())
-        }
         SocketAddr::V4(a) if v6 => SocketAddr::new(a.ip().to_ipv6_mapped().into(), a.port()),
         _ => address,
     }

@@ -139,6 +139,10 @@ impl Stack {
         let one =
             |ip: &core::net::IpAddr| !ip.is_unspecified() && !ip.is_multicast() && !self.is_everybodys(*ip);
         let source = bound.map(|local| local.ip()).filter(one);
+        // A socket that nobody has bound speaks to both, or to IPv6 alone.
+        if bound.is_none() && options.only_v6 && remote.is_ipv4() {
+            return Err(ConnectError::Kind);
+        }
         if let Some(local) = bound {
             let any = local.ip().is_unspecified() && local.is_ipv6() && !options.only_v6;
             if local.is_ipv4() != remote.is_ipv4() && !any {

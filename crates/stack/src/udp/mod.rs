@@ -172,6 +172,8 @@ impl Udp<'_> {
     /// [`SendError`], but for [`SendError::Full`].
     pub fn connect(&mut self, remote: SocketAddr) -> Result<(), SendError> {
         let (given, (remote, scope)) = (remote, unscoped(remote));
+        // Where the scope says nothing nobody is told of it.
+        let given = if scope.is_some() { given } else { remote };
         self.bind_for(remote.ip())?;
         let id = self.id.index();
         let socket = self.socket();

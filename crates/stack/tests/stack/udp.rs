@@ -448,12 +448,16 @@ fn a_partner_with_a_link_local_address_stays_on_its_link() {
 fn an_interface_that_is_not_there_is_an_error_whoever_names_it() {
     let mut world = World::new(1, 1);
     let client = world.bound(0, "[::]:9");
-    for to in
-        ["[ff02::1%99]:7", "[ff05::1%99]:7", "[fe80::2%99]:7", "[fd00::2%99]:7", "[fe80::1%4294967295]:7"]
-    {
+    for to in ["[ff02::1%99]:7", "[ff01::1%99]:7", "[fe80::2%99]:7", "[fe80::1%4294967295]:7"] {
         let sent = world.udp(0, client).send(b"?", Some(to.parse().unwrap()));
         assert_eq!(sent, Err(SendError::Unreachable(Unreachable::Iface)), "{to}");
         assert!(world.udp(0, client).connect(to.parse().unwrap()).is_err());
+    }
+    // As Linux has it: addresses of more than a link have no scope.
+    for to in ["[ff05::1%99]:7", "[fd00::2%99]:7"] {
+        assert_eq!(world.udp(0, client).send(b"?", Some(to.parse().unwrap())), Ok(()), "{to}");
+        let other = world.connected(0, to);
+        assert_eq!(world.udp(0, other).remote(), Some(to.replace("%99", "").parse().unwrap()));
     }
     let nowhere = IfaceId::from_scope(99).unwrap();
     let now = world.now();

@@ -135,6 +135,9 @@ impl Hub {
         }
         let (id, v6) = (socket.id, socket.v6);
         let mut udp = stack.udp(id).ok_or(libc::EBADF)?;
+        if v6 && to.is_ipv4() && udp.options().only_v6 {
+            return Err(libc::EINVAL);
+        }
         let local = udp.bind(to).map_err(errno::bind)?;
         if local.is_ipv6() && !local.ip().is_unspecified() {
             // As Linux has it: it tells so from then on, also as nobody of IPv4 can send there.

@@ -7,9 +7,8 @@ use crate::service::slab::Key;
 use crate::service::socket::{Hub, Phase, inward};
 use bypath_shm::datagram::{Header, tell};
 use bypath_stack::Stack;
-use bypath_stack::iface::IfaceId;
 use bypath_stack::linux::errno::{self, Result};
-use bypath_stack::socket::{Received, SendError, SocketId};
+use bypath_stack::socket::{Received, SendError, SocketId, unscoped};
 use bypath_sys::clock;
 use bypath_wire::{IpProtocol, TrafficClass, icmpv4};
 use std::collections::HashMap;
@@ -198,10 +197,7 @@ impl Hub {
         if said(tell::CLASS | tell::CLASS_V6) {
             options.class = TrafficClass(header.class as u8);
         }
-        let scope = match to {
-            SocketAddr::V6(to) => IfaceId::from_scope(to.scope_id()),
-            SocketAddr::V4(_) => None,
-        };
+        let (to, scope) = unscoped(to);
         let uid = socket.uid;
         let mut raw = stack.raw(raw).ok_or(libc::EBADF)?;
         raw.set_user(uid);
