@@ -18,20 +18,34 @@ use bypath_wire::seq::SeqNumber;
 use core::net::SocketAddr;
 
 impl Table {
-    /// Whether a socket may be bound like this. As Linux has it: SO_REUSEADDR lets it where connections are yet, and others who say
-    /// so and do not listen.
-    pub fn is_free(&self, binding: &Binding) -> bool {
+    /// Whether a socket of this user may be bound like this. As Linux has it: SO_REUSEADDR lets it where others say so, too, and do not
+    /// listen: sockets that were bound, and connections, those in TIME-WAIT included.
+    pub fn is_free(&self, user: Whom, binding: &Binding) -> bool {
         let port = binding.local.port();
-        let Some(bound) = self.bound.get(&port) else {
-            return binding.reuse_address || !self.used.contains_key(&port);
-        };
-        bound.all().iter().all(|index| {
+        let bound = self.bound.get(&port);
+        let is_free = bound.into_iter().flat_map(Holders::all).all(|index| {
             let Some(other) = self.binding(*index) else { return true };
             let listens = self.listener(*index).is_some();
             let shared = binding.reuse_port && other.reuse_port
                 || binding.reuse_address && other.reuse_address && !listens;
             shared || !binding.overlaps(&other)
-        })
+        });
+        is_free && self.is_free_of_connections(user, binding, bound.is_some())
+    }
+
+    /// The same of connections that were not bound themselves. They are looked at one by one where some are without SO_REUSEADDR only.
+    fn is_free_of_connections(&self, user: Whom, binding: &Binding, is_bound: bool) -> bool {
+        let Some(used) = self.used.get(&binding.local.port()) else { return true };
+        if binding.reuse_address && used.alone == 0 {
+            return true;
+        }
+        if !is_bound && !binding.reuse_address && !binding.reuse_port {
+            return false;
+        }
+        let mut entries = (0..self.places()).filter_map(|index| self.entry(index));
+        let shares_with = |entry: &Entry| shares(binding, &entry.here(), entry.user == user);
+        entries.all(|entry| entry.bound || !has_port(entry) || shares_with(entry))
+            && self.waits.all().all(|waiting| shares(binding, &waiting.here(), true))
     }
 
     /// Whether another user has it, and shares it by SO_REUSEPORT alone: that is among the sockets of one user (as Linux has it), or anybody
@@ -64,15 +78,20 @@ impl Table {
         })
     }
 
-    /// Whether another user calls from there: who calls the listener might meet that (RFC 9293, 3.5: simultaneous open).
-    pub fn is_called_from_by_another(&self, user: Whom, binding: &Binding) -> bool {
+    /// Whether another user calls from there: who calls the listener might meet that (RFC 9293, 3.5: simultaneous open). Or has a connection
+    /// there that shares its port with nobody: who calls may mean him.
+    pub fn is_used_by_another(&self, user: Whom, binding: &Binding) -> bool {
         // Of most ports nothing goes out.
         self.used.contains_key(&binding.local.port())
             && (0..self.places()).any(|other| {
                 let Place::Connection(entry) = self.place(other) else { return false };
+                if entry.user == user || !has_port(entry) {
+                    return false;
+                }
                 let calls = matches!(entry.owner, Owner::Application)
                     && matches!(entry.connection.state(), State::SynSent | State::SynReceived);
-                calls && entry.user != user && Binding::new(entry.ends.local()).overlaps(binding)
+                calls && Binding::new(entry.ends.local()).overlaps(binding)
+                    || !entry.bound && !shares(binding, &entry.here(), false)
             })
     }
 
@@ -86,17 +105,31 @@ impl Table {
     }
 }
 
+/// Whether a connection keeps others from its port: what is half open goes with its listener, and the forwarder's is not ours.
+fn has_port(entry: &Entry) -> bool {
+    entry.entered && !entry.foreign && !matches!(entry.owner, Owner::HalfOpen(_))
+}
+
+/// Whether a port may be had like this beside a connection, which is the same user's or not.
+fn shares(binding: &Binding, other: &Binding, same_user: bool) -> bool {
+    let says_so = binding.reuse_address && other.reuse_address;
+    says_so || binding.reuse_port && other.reuse_port && same_user || !binding.overlaps(other)
+}
+
 impl Stack {
     /// From a random port on the first that is free (RFC 6056, 3.3.1), for who is to be bound.
-    pub(super) fn free_tcp_port(&mut self, binding: &Binding) -> Option<Binding> {
+    pub(super) fn free_tcp_port(&mut self, user: Whom, binding: &Binding) -> Option<Binding> {
         let with = |port| {
             let local = SocketAddr::new(binding.local.ip(), port);
             // Who has no wish for a port shares it with nobody.
             Binding { local, reuse_address: false, reuse_port: false, ..*binding }
         };
-        // Where connections are on all of them, those that are over included: one that nobody is bound to, as with SO_REUSEADDR.
+        // Where connections are on all of them, those that are over included: one that nobody is bound to, or a user's connections
+        // would leave others none.
         let port = self
-            .ephemeral_port(|stack, port| stack.tcp.is_free(&with(port)))
+            .ephemeral_port(|stack, port| {
+                !stack.tcp.used.contains_key(&port) && stack.tcp.is_free(user, &with(port))
+            })
             .or_else(|| self.ephemeral_port(|stack, port| !stack.tcp.bound.contains_key(&port)))?;
         Some(Binding { local: SocketAddr::new(binding.local.ip(), port), ..*binding })
     }

@@ -167,10 +167,8 @@ impl Stack {
 
     /// What has to be kept of a connection in TIME-WAIT is kept; the rest is forgotten.
     fn wait_out(&mut self, now: Instant, index: u32) {
-        let Some(waiting) = self.tcp.entry(index).map(|entry| entry.connection.waiting(now, entry.ends))
-        else {
-            return;
-        };
+        let Some(entry) = self.tcp.entry(index) else { return };
+        let waiting = entry.connection.waiting(now, entry.ends, &entry.options);
         self.free(index);
         if self.config.tcp.time_wait == 0 {
             self.counters.tcp_time_wait_replaced += 1;

@@ -157,7 +157,8 @@ impl Tcp<'_> {
             Place::Idle(idle) => idle.options = options,
             Place::Listener(listener) => listener.options = options,
             Place::Connection(entry) => {
-                entry.options = Options { iface: entry.options.iface, ..options };
+                let options = Options { iface: entry.options.iface, ..options };
+                self.stack.tcp.set_options(self.index, options);
             }
             Place::Free => {}
         }
@@ -259,8 +260,10 @@ impl Tcp<'_> {
             ..Binding::new(local)
         };
         let binding = match local.port() {
-            0 => self.stack.free_tcp_port(&binding).ok_or(BindError::NoPort)?,
-            _ if self.stack.tcp.is_free(&binding) && !self.stack.tcp.is_anothers(user, &binding) => binding,
+            0 => self.stack.free_tcp_port(user, &binding).ok_or(BindError::NoPort)?,
+            _ if self.stack.tcp.is_free(user, &binding) && !self.stack.tcp.is_anothers(user, &binding) => {
+                binding
+            }
             _ => return Err(InUse.into()),
         };
         let (index, port) = (self.index, binding.local.port());
@@ -293,9 +296,10 @@ impl Tcp<'_> {
         let Place::Idle(idle) = self.place() else { return Err(ListenError::Connected) };
         let (options, settings, user) = (idle.options, Arc::clone(&idle.settings), idle.user);
         let Some(binding) = idle.binding else { return Err(ListenError::Connected) };
-        // Others were bound with SO_REUSEADDR alone, or to a group: one of them may listen, or call.
+        // Others were bound with SO_REUSEADDR alone, or to a group: one of them may listen, or call. And a port of nobody's choice may have
+        // connections.
         let tcp = &self.stack.tcp;
-        if tcp.is_listened_to(self.index, user, &binding) || tcp.is_called_from_by_another(user, &binding) {
+        if tcp.is_listened_to(self.index, user, &binding) || tcp.is_used_by_another(user, &binding) {
             return Err(BindError::from(InUse).into());
         }
         if !self.stack.tcp.may_listen(user, &binding) {

@@ -6,6 +6,7 @@ use super::clock::TIME_WAIT;
 use super::congestion::Algorithm;
 use super::ends::Ends;
 use super::input::Arrival;
+use super::table::Options;
 use super::tcb::{Connection, Failure, Settings, State};
 use super::time_wait::Waiting;
 use crate::socket::SocketError;
@@ -237,7 +238,7 @@ impl Connection {
     }
 
     /// What has to be kept of it in TIME-WAIT.
-    pub(super) fn waiting(&self, now: Instant, ends: Ends) -> Waiting {
+    pub(super) fn waiting(&self, now: Instant, ends: Ends, options: &Options) -> Waiting {
         let window = self.rcv.edge.distance(self.rcv.nxt).max(0) as u32 >> self.rcv.shift;
         Waiting {
             ends,
@@ -249,6 +250,9 @@ impl Connection {
             since: now,
             until: self.deadlines.life.unwrap_or(now + TIME_WAIT),
             challenged: self.challenged,
+            iface: options.iface,
+            reuse_address: options.reuse_address,
+            reuse_port: options.reuse_port,
         }
     }
 

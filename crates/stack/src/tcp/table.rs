@@ -76,7 +76,7 @@ pub struct Options {
     pub iface: Option<IfaceId>,
     /// IPV6_V6ONLY.
     pub only_v6: bool,
-    /// SO_REUSEADDR: a port may be bound on which there are connections yet.
+    /// SO_REUSEADDR: others who say so, too, may be bound to its port, unless one of them listens; connections keep what their listener says.
     pub reuse_address: bool,
     /// SO_REUSEPORT: others who say so, too, may listen to the same address; they share who comes.
     pub reuse_port: bool,
@@ -191,6 +191,14 @@ pub(crate) enum Whose {
     Waiting(u32),
 }
 
+/// Connections of a port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    all: u32,
+    /// Those without SO_REUSEADDR.
+    pub alone: u32,
+}
+
 /// In the table of ends, numbers with this bit are places of [`Waits`].
 const WAITING: u32 = 1 << 31;
 
@@ -205,7 +213,7 @@ pub(crate) struct Table {
     /// Sockets that were bound, by their ports.
     pub bound: HashMap<u16, Holders, FixedState>,
     /// Connections that a port has, those in TIME-WAIT included.
-    pub used: HashMap<u16, u32, FixedState>,
+    pub used: HashMap<u16, Used, FixedState>,
     pub timers: Timers<u32>,
     /// Those that wait for a neighbour.
     pub parked: HashMap<(IfaceId, IpAddr), Vec<u32>, FixedState>,
@@ -393,7 +401,9 @@ impl Table {
             self.ends_of(*at).map_or(0, |ends| self.hash.hash_one(ends))
         });
         self.ends = table;
-        *self.used.entry(ends.local_port).or_default() += 1;
+        let alone = self.is_alone(at);
+        let used = self.used.entry(ends.local_port).or_default();
+        (used.all, used.alone) = (used.all + 1, used.alone + u32::from(alone));
     }
 
     /// Segments between these ends are nobody's from now on.
@@ -401,8 +411,8 @@ impl Table {
         self.known.generation = 0;
         let mut table = core::mem::take(&mut self.ends);
         if let Ok(found) = table.find_entry(self.hash.hash_one(ends), |at| self.ends_of(*at) == Some(ends)) {
-            found.remove();
-            self.leave_port(ends.local_port);
+            let (at, _) = found.remove();
+            self.leave_port(ends.local_port, self.is_alone(at));
         }
         self.ends = table;
     }
@@ -417,13 +427,37 @@ impl Table {
 
     // Ports.
 
+    /// Whether what stands in the table of ends has its port without SO_REUSEADDR.
+    fn is_alone(&self, at: u32) -> bool {
+        if at & WAITING == 0 {
+            self.entry(at).is_some_and(|entry| !entry.options.reuse_address)
+        } else {
+            self.waits.get(at & !WAITING).is_some_and(|waiting| !waiting.reuse_address)
+        }
+    }
+
     /// A connection does not use a port any more.
-    fn leave_port(&mut self, port: u16) {
-        if let Some(count) = self.used.get_mut(&port) {
-            *count -= 1;
-            if *count == 0 {
+    fn leave_port(&mut self, port: u16, alone: bool) {
+        if let Some(used) = self.used.get_mut(&port) {
+            (used.all, used.alone) = (used.all - 1, used.alone - u32::from(alone));
+            if used.all == 0 {
                 self.used.remove(&port);
             }
+        }
+    }
+
+    /// What uses its port without SO_REUSEADDR: for [`Stack::contradiction`](crate::Stack::contradiction).
+    pub fn alone(&self) -> usize {
+        self.ends.iter().filter(|at| self.is_alone(**at)).count()
+    }
+
+    /// A connection wants something else.
+    pub fn set_options(&mut self, index: u32, options: Options) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        let before = core::mem::replace(&mut entry.options, options).reuse_address;
+        let (port, counts) = (entry.ends.local_port, entry.entered && before != options.reuse_address);
+        if let Some(used) = self.used.get_mut(&port).filter(|_| counts) {
+            used.alone = if before { used.alone + 1 } else { used.alone - 1 };
         }
     }
 
@@ -441,13 +475,7 @@ impl Table {
             Place::Free => None,
             Place::Idle(idle) => idle.binding,
             Place::Listener(listener) => Some(listener.binding),
-            Place::Connection(entry) => entry.bound.then(|| Binding {
-                iface: entry.options.iface,
-                only_v6: entry.options.only_v6,
-                reuse_address: entry.options.reuse_address,
-                reuse_port: entry.options.reuse_port,
-                ..Binding::new(entry.ends.local())
-            }),
+            Place::Connection(entry) => entry.bound.then(|| entry.here()),
         }
     }
 
@@ -483,6 +511,17 @@ impl Entry {
             octets: 0,
             segments_in: 0,
             segments_out: 0,
+        }
+    }
+
+    /// How it has its port.
+    pub fn here(&self) -> Binding {
+        Binding {
+            iface: self.options.iface,
+            only_v6: self.options.only_v6,
+            reuse_address: self.options.reuse_address,
+            reuse_port: self.options.reuse_port,
+            ..Binding::new(self.ends.local())
         }
     }
 

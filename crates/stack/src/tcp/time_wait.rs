@@ -5,7 +5,9 @@
 use super::clock::TIME_WAIT;
 use super::ends::Ends;
 use super::tcb::Timestamps;
+use crate::iface::IfaceId;
 use crate::time::Instant;
+use crate::udp::demux::Binding;
 use alloc::vec::Vec;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::{TcpFlags, TcpHeader};
@@ -34,6 +36,10 @@ pub(crate) struct Waiting {
     pub since: Instant,
     pub until: Instant,
     pub challenged: Option<Instant>,
+    /// What its socket said of its port.
+    pub iface: Option<IfaceId>,
+    pub reuse_address: bool,
+    pub reuse_port: bool,
 }
 
 /// What is to be done with a segment of a connection that was.
@@ -47,6 +53,12 @@ pub(crate) enum Verdict {
 }
 
 impl Waiting {
+    /// How it has its port.
+    pub fn here(&self) -> Binding {
+        let (reuse_address, reuse_port) = (self.reuse_address, self.reuse_port);
+        Binding { iface: self.iface, reuse_address, reuse_port, ..Binding::new(self.ends.local()) }
+    }
+
     /// A segment came (RFC 9293, 3.10.7.4; RFC 6191; RFC 1337).
     pub fn handle(
         &mut self,
@@ -156,6 +168,11 @@ impl Waits {
         at
     }
 
+    /// Every one, in no order.
+    pub fn all(&self) -> impl Iterator<Item = &Waiting> {
+        self.places.iter().filter_map(|place| place.entry.as_ref())
+    }
+
     /// It stays longer than all others from now on.
     pub fn renew(&mut self, at: u32) {
         self.unlink(at);
@@ -200,7 +217,6 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iface::IfaceId;
 
     fn at(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
@@ -222,6 +238,9 @@ mod tests {
             since: at(0),
             until: at(60),
             challenged: None,
+            iface: None,
+            reuse_address: false,
+            reuse_port: false,
         }
     }
 

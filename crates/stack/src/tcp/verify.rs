@@ -21,6 +21,7 @@ impl Stack {
             ("octets", entries().map(|entry| entry.octets).sum(), self.tcp.octets),
             ("half open", count(|entry| matches!(entry.owner, Owner::HalfOpen(_))), self.tcp.half_open),
             ("orphans", count(|entry| entry.owner == Owner::Orphan), self.tcp.orphans),
+            ("alone", self.tcp.alone(), self.tcp.used.values().map(|used| used.alone as usize).sum()),
             ("of others", count(|entry| entry.foreign), self.tcp.foreign),
         ];
         if let Some(wrong) = self.tcp.wrong_user() {

@@ -349,3 +349,93 @@ fn a_port_of_nobodys_choice_is_found_where_all_have_connections() {
         assert_eq!(bound.is_ok(), n < 10, "{n}: {bound:?}");
     }
 }
+
+/// As Linux has it: a connection keeps what its socket, or its listener, said of the port; in TIME-WAIT as well.
+#[test]
+fn a_port_with_connections_is_shared_only_where_all_of_them_say_so() {
+    let mut world = World::new(2, 1);
+    let bind = |world: &mut World, local: &str, reuse_address, reuse_port, user| {
+        let stack = &mut world.hosts[1].stack;
+        let id = stack.open_tcp().unwrap();
+        let mut socket = stack.tcp(id).unwrap();
+        socket.set_user(user);
+        socket.set_options(Options { reuse_address, reuse_port, ..Options::default() });
+        let bound = socket.bind(local.parse().unwrap()).is_ok();
+        (id, bound)
+    };
+    let is_free = |world: &mut World, local: &str, reuse_address, reuse_port, user| {
+        let (id, bound) = bind(world, local, reuse_address, reuse_port, user);
+        world.hosts[1].stack.close(id);
+        assert_eq!(world.hosts[1].stack.contradiction(), None);
+        bound
+    };
+    for (port, reuse_address, reuse_port) in [(80, false, false), (81, true, false), (82, false, true)] {
+        let [own, any, other] = ["10.0.0.2", "0.0.0.0", "127.0.0.1"].map(|ip| format!("{ip}:{port}"));
+        let (server, _) = bind(&mut world, &own, reuse_address, reuse_port, 7);
+        tcp(&mut world, 1, server).listen(5).unwrap();
+        let client = call(&mut world, 0, &own);
+        world.millis(10);
+        let accepted = tcp(&mut world, 1, server).accept().unwrap();
+        world.hosts[1].stack.close(server);
+        for at in [&own, &any] {
+            assert!(!is_free(&mut world, at, false, false, 7), "{at}");
+            assert_eq!(is_free(&mut world, at, true, false, 8), reuse_address, "{at}");
+            assert_eq!(is_free(&mut world, at, false, true, 7), reuse_port, "{at}");
+            assert!(!is_free(&mut world, at, false, true, 8), "{at}");
+        }
+        assert!(is_free(&mut world, &other, true, false, 8));
+        // Nor does a socket that is bound to the port elsewhere make it free.
+        let (elsewhere, bound) = bind(&mut world, &other, true, true, 7);
+        assert!(bound && !is_free(&mut world, &own, false, false, 7));
+        assert_eq!(is_free(&mut world, &own, true, false, 8), reuse_address);
+        world.hosts[1].stack.close(elsewhere);
+        // It may say something else later.
+        let said = tcp(&mut world, 1, accepted).options();
+        tcp(&mut world, 1, accepted).set_options(Options { reuse_address: !reuse_address, ..said });
+        assert_eq!(is_free(&mut world, &own, true, false, 8), !reuse_address);
+        tcp(&mut world, 1, accepted).set_options(said);
+
+        world.hosts[1].stack.close(accepted);
+        world.millis(10);
+        world.hosts[0].stack.close(client);
+        world.millis(10);
+        assert_eq!(world.hosts[1].stack.usage().time_wait, 1);
+        assert_eq!(is_free(&mut world, &any, true, false, 8), reuse_address);
+        assert_eq!(is_free(&mut world, &any, false, true, 8), reuse_port);
+        assert!(!is_free(&mut world, &any, false, false, 7) && is_free(&mut world, &other, true, false, 8));
+        world.secs(61);
+        assert!(is_free(&mut world, &any, false, false, 8));
+    }
+}
+
+/// A call that comes there may be meant for him who has the connection.
+#[test]
+fn nobody_listens_at_the_port_of_another_users_connection() {
+    let config = Config { ephemeral: 50_000..=50_000, ..Config::default() };
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    listen(&mut world, 1, "0.0.0.0:80");
+    let now = world.now();
+    let open = |world: &mut World, user| {
+        let id = world.hosts[0].stack.open_tcp().unwrap();
+        tcp(world, 0, id).set_user(user);
+        tcp(world, 0, id).set_options(Options { reuse_address: true, ..Options::default() });
+        id
+    };
+    // It has not chosen its port, and yet says so.
+    for (said, user, listens) in [(false, 8, false), (false, 7, true), (true, 8, true)] {
+        let client = open(&mut world, 7);
+        tcp(&mut world, 0, client).set_options(Options { reuse_address: said, ..Options::default() });
+        tcp(&mut world, 0, client).connect(now, "10.0.0.2:80".parse().unwrap()).unwrap();
+        world.millis(10);
+        let chosen = open(&mut world, user);
+        assert_eq!(tcp(&mut world, 0, chosen).bind("0.0.0.0:50000".parse().unwrap()).is_ok(), said);
+        world.hosts[0].stack.close(chosen);
+        let server = open(&mut world, user);
+        assert!(tcp(&mut world, 0, server).bind("0.0.0.0:0".parse().unwrap()).is_ok());
+        assert_eq!(tcp(&mut world, 0, server).listen(1).is_ok(), listens, "{said} {user}");
+        world.hosts[0].stack.close(server);
+        tcp(&mut world, 0, client).abort();
+        world.hosts[0].stack.close(client);
+        world.millis(10);
+    }
+}
