@@ -247,6 +247,13 @@ pub(crate) fn fast_open(fd: c_int, flags: c_int, at: *const sockaddr, len: sockl
     if at.is_null() {
         return kept(|| served::is_connected(fd)).then(|| fail(libc::EISCONN));
     }
+    // As the kernel, whatever the socket is.
+    let dissolves = addressed(at, len, |raw| {
+        (served::dissolves(raw) && served::is_served(fd)).then_some(Err(Errno::OPNOTSUPP))
+    });
+    if dissolves.is_some() {
+        return dissolves.map(|_| -1);
+    }
     let connected = connect(fd, at, len)?;
     (connected < 0).then_some(-1)
 }

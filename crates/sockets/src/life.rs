@@ -275,7 +275,7 @@ fn finish_last(s: &'static Sock) {
     }
 }
 
-/// Every descriptor of a cold socket has become the netstack service's socket `record`. Under [`state::LIFE`].
+/// Every descriptor of a socket means another one from now on, which is the netstack service's socket `record`. Under [`state::LIFE`].
 pub fn replaced_by_service(s: &'static Sock, record: u32) {
     table::each(|fd, entry| {
         if matches!(entry, Entry::Sock(other) if std::ptr::eq(other, s)) {

@@ -90,6 +90,11 @@ const KNOWN: &[Known] = &[
     Known { row: "SO_PEEK_OFF of datagrams", scripts: &["peeking_walks_on"], ..NONE },
     Known { row: "Datagrams after shutdown(SHUT_RD)", scripts: &["reading_or_writing_is_shut"], ..NONE },
     Known {
+        row: "A stream that is dissolved (AF_UNSPEC)",
+        scripts: &["what_is_dissolved_has_no_port_and_may_listen"],
+        ..NONE
+    },
+    Known {
         row: "AF_UNSPEC of an address with port 0",
         scripts: &["who_is_connected_hears_one_only"],
         ..NONE

@@ -84,6 +84,156 @@ scripts! {
         s accept 3
         s getpeername 4
     ";
+    a_connection_that_is_dissolved, "connect", Either: "
+        pair
+        c setsockopt 3 nodelay 1
+        s socket inet
+        s bind 5 127.0.0.1:0
+        s listen 5
+        c disconnect 3
+        s wait_ev 4 hup
+        s recv 4 10
+        c getpeername 3
+        c recv 3 10
+        c recv 3 10
+        c send 3 10 1 nosignal
+        c getsockopt 3 error
+        c disconnect 3
+        c getsockopt 3 nodelay
+        c connect 3 127.0.0.1:%port:s:5
+        s accept 5
+        c getpeername 3
+        c send 3 10 1
+        s wait_in 6 10
+        s recv 6 20
+        s send 6 10 2
+        c wait_in 3 10
+        c recv 3 20
+        c disconnect 3
+        s wait_ev 6 hup
+        c getsockopt 3 error
+        c getsockopt 3 error
+        c connect 3 127.0.0.1:%port:s:5
+        s accept 5
+        s close 7
+        c wait_ev 3 rdhup
+        c recv 3 10
+    ";
+    a_connection_that_carried_much_is_dissolved, "connect", Either: "
+        pair
+        warm
+        c dup 3
+        c disconnect 3
+        s wait_ev 4 hup
+        s recv 4 10
+        c send 4 10 1 nosignal
+        c recv 3 10
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        c send 3 10 1
+        s wait_in 5 10
+        s recv 5 20
+        warm 4 5
+        s close 5
+        c wait_ev 3 rdhup
+        c recv 3 10
+    ";
+    what_is_dissolved_keeps_the_address_that_was_asked_for, "connect", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c socket inet
+        c bind 3 127.0.0.1:4999
+        c connect 3 127.0.0.1:%port:s:3
+        s accept 3
+        c disconnect 3
+        c getsockname 3
+        c connect 3 127.0.0.1:%port:s:3
+        s accept 3
+        s getpeername 5
+        c disconnect 3
+        s wait_ev 5 hup
+        c setsockopt 3 reuseaddr 1
+        c bind 3 127.0.0.1:0
+    ";
+    what_is_dissolved_has_no_port_and_may_listen, "connect", Either: "
+        pair
+        c disconnect 3
+        c getsockname 3
+        c listen 3
+    ";
+    a_listener_that_is_dissolved, "connect", Either: "
+        s socket inet
+        s setsockopt 3 reuseaddr 1
+        s bind 3 127.0.0.1:4998
+        s listen 3
+        c socket inet
+        c connect 3 127.0.0.1:4998
+        s wait_ev 3 in
+        s disconnect 3
+        c wait_ev 3 hup
+        c recv 3 10
+        s getsockopt 3 error
+        s accept 3
+        s getsockopt 3 acceptconn
+        c socket inet
+        c connect 4 127.0.0.1:4998
+        s listen 3
+        c connect 4 127.0.0.1:4998
+        s accept 3
+        c send 4 10 1
+        s wait_in 4 10
+        s recv 4 20
+    ";
+    a_connection_that_is_not_there_yet_is_dissolved, "connect", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3 0
+        s socket inet
+        s bind 4 127.0.0.1:0
+        s listen 4
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:3
+        c socket inet stream|nonblock
+        c connect 4 127.0.0.1:%port:s:3
+        c disconnect 4
+        c getsockopt 4 error
+        c getsockopt 4 error
+        c connect 4 127.0.0.1:%port:s:4
+        c wait_ev 4 out
+        s accept 4
+        c send 4 10 1
+        s wait_in 5 10
+        s recv 5 20
+        s accept 3
+        c disconnect 3
+        s wait_ev 6 hup
+    ";
+    what_has_no_connection_is_dissolved, "connect", Either: "
+        c socket inet
+        c disconnect 3
+        c bind 3 127.0.0.1:0
+        c disconnect 3
+        c connect 3 127.0.0.1:9
+        c disconnect 3
+        c getsockopt 3 error
+        c setsockopt 3 nodelay 1
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockopt 3 nodelay
+        s accept 3
+        s shutdown 4 wr
+        c wait_ev 3 rdhup
+        c shutdown 3 wr
+        s recv 4 10
+        c disconnect 3
+        c recv 3 10
+        c getsockopt 3 nodelay
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockopt 3 nodelay
+    ";
     a_connection_that_went_through_another_socket, "SCM_RIGHTS", Either: "
         pair
         c socketpair

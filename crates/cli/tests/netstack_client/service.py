@@ -210,6 +210,10 @@ def answer(op, cookie, body, fds):
     if op == LISTEN:
         s.listen(struct.unpack("=i", body[:4])[0])
     elif op == CONNECT:
+        if not body[0] and not body[1]:
+            s.abort()
+            s.end.shutdown(socket.SHUT_RDWR)
+            return 0, cookie, b"", None
         s.connect(decode(body), socket.socket(fileno=fds.pop()))
         return errno.EINPROGRESS, cookie, b"", None
     elif op == NAMES:

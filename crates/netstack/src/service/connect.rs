@@ -126,6 +126,20 @@ impl Hub {
         }
     }
 
+    /// Who has it wants neither its connection nor who calls, as by connect(2) to AF_UNSPEC. He takes a new socket in its place: whoever else has
+    /// this one hears of a reset.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn dissolve(&mut self, stack: &mut Stack, key: Key) -> Result<()> {
+        match self.sockets.get(key).ok_or(libc::EBADF)?.phase {
+            Phase::Connecting(_) | Phase::Open => self.abort(stack, key),
+            Phase::Listening(_) => self.shut_listener(stack, key, libc::SHUT_RDWR)?,
+            _ => self.release(stack, key),
+        }
+        Ok(())
+    }
+
     /// Whether a connection comes up.
     pub fn is_connecting(&self, cookie: u64) -> bool {
         let socket = self.by_cookie.get(&cookie).and_then(|key| self.sockets.get(*key));

@@ -123,6 +123,10 @@ impl Asks<'_> {
                         self.hub.connect_datagrams(self.engine.stack(), key, to)?;
                         return Ok(Answer::of(socket, Vec::new()));
                     }
+                    if to.0.is_none() {
+                        self.hub.dissolve(self.engine.stack(), key)?;
+                        return Ok(Answer::of(socket, Vec::new()));
+                    }
                     if self.hub.sockets.get(key).is_some_and(|socket| socket.again.is_some()) {
                         // It was one that listened.
                         return Err(libc::EACCES);
@@ -394,6 +398,7 @@ impl Asks<'_> {
             return self.with(key, |mut of| of.get(level, name, room));
         }
         let remains = self.remains()?;
+        remains.keep_options();
         of_remains(remains, (level, name), room)
     }
 

@@ -19,12 +19,22 @@ pub struct Remains {
     /// What the next call is to say; 0: nothing.
     pub errno: i32,
     pub wishes: Wishes,
+    /// What was set on a socket whose connection never came up, or is over: who connects again does so with another one, which gets it.
+    pub said: Option<(Options, Settings)>,
     /// TCP_INFO; nothing: there never was a connection.
     pub info: Vec<u8>,
 }
 
-/// Keeps what was set on a socket whose connection never came up: who connects again does so with another one, which gets it.
-pub fn keep_options(wishes: &mut Wishes, v6: bool, options: &Options, settings: &Settings) {
+impl Remains {
+    /// What the stack had of it is among what is kept, which is asked for of few.
+    pub fn keep_options(&mut self) {
+        if let Some((options, settings)) = self.said.take() {
+            keep_options(&mut self.wishes, self.v6, &options, &settings);
+        }
+    }
+}
+
+fn keep_options(wishes: &mut Wishes, v6: bool, options: &Options, settings: &Settings) {
     use libc::{IPPROTO_IP as IP, IPPROTO_IPV6 as V6, IPPROTO_TCP as TCP, SOL_SOCKET as SOL};
     let algorithm = match settings.algorithm {
         Algorithm::Reno => b"reno".to_vec(),
@@ -106,6 +116,7 @@ mod tests {
             remote: Address(None),
             errno: 0,
             wishes: Wishes::default(),
+            said: None,
             info: Vec::new(),
         };
         graves.add(9_999, of(2));

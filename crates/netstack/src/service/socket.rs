@@ -12,7 +12,7 @@ use super::listener::Listening;
 use super::neighbours::Neighbours;
 use super::on_way::OnWay;
 use super::options::Wishes;
-use super::remains::{Graves, Remains, keep_options};
+use super::remains::{Graves, Remains};
 use super::rings::Rings;
 use super::sharers::watched;
 use super::slab::{Key, Slab};
@@ -328,13 +328,14 @@ impl Hub {
 
     /// The service's end is closed, and the stack's socket; what may be asked of it is kept.
     pub fn release(&mut self, stack: &mut Stack, key: Key) {
-        let Some(mut socket) = self.sockets.remove(key) else { return };
+        let Some(socket) = self.sockets.remove(key) else { return };
         self.debts.forget(key);
-        if matches!(socket.phase, Phase::Connecting(_))
-            && let Some(mut tcp) = stack.tcp(socket.id)
-        {
-            keep_options(&mut socket.wishes, socket.v6, &tcp.options(), &tcp.settings());
-        }
+        let said = match socket.phase {
+            Phase::Connecting(_) | Phase::Open => {
+                stack.tcp(socket.id).map(|mut tcp| (tcp.options(), tcp.settings()))
+            }
+            _ => None,
+        };
         let (local, remote) = socket.ends(stack);
         let last = stack.tcp(socket.id).and_then(|mut tcp| tcp.statistics());
         let info = last.map_or(Vec::new(), |last| info::last(&last));
@@ -365,7 +366,7 @@ impl Hub {
         let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(socket.v6, address)));
         let (local, remote) = (shown(local), shown(remote));
         let Socket { uid, v6, errno, wishes, .. } = socket;
-        self.graves.add(socket.cookie, Remains { uid, v6, local, remote, errno, wishes, info });
+        self.graves.add(socket.cookie, Remains { uid, v6, local, remote, errno, wishes, said, info });
         // Somebody may have what this one had.
         for starved in std::mem::take(&mut self.starved) {
             self.activate(starved);

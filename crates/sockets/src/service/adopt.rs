@@ -6,6 +6,7 @@ use super::{Record, ServiceName, options, record, shown, stage, told};
 use crate::rules::{self, Protocol};
 use crate::table::{self, Entry, Sock};
 use crate::{epoll, life, log, state};
+use bypath_shm::reason::Reason;
 use bypath_shm::service::{Address, Op, of_end_name};
 use bypath_sys::{Errno, Result, fd, sock, unix};
 use std::net::SocketAddr;
@@ -264,6 +265,79 @@ fn replace(
     }
     drop(life);
     record(number).ok_or(Errno::NOBUFS)
+}
+
+/// States of TCP in which the kernel resets a connection that is dissolved (include/net/tcp_states.h).
+const RESET: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8;
+
+/// connect(2) to AF_UNSPEC: the connection of `r` is reset, or its callers are, and a new socket of the service with the same options, and the
+/// address that the program has given it, is in its place.
+///
+/// # Errors
+/// ENETDOWN, EMFILE and such: the socket is what it was. EADDRINUSE: somebody else has come to have the address, and it has none.
+pub fn dissolve(fd: i32, r: &'static Record) -> Result<()> {
+    let (service, old) = (r.service.load(Relaxed), r.cookie.load(Relaxed));
+    let state = r.names()?.1;
+    let (family, bound) = (r.family(), r.bound());
+    let (cookie, end) = open(service, family)?;
+    let place = Place::default();
+    place.begin();
+    let now = |level, name| options::of_service(service, old, level, name);
+    options::carry(family, now, options::set(service, cookie, &place));
+    // Who waits in it for octets is told so, too, whoever is first.
+    r.error.store(if RESET >> state & 1 != 0 { libc::ECONNRESET } else { 0 }, Release);
+    match Message::new(Op::Connect, old).octets(&Address(None).encode()).with(fd).ask(service) {
+        // Its service has forgotten it already.
+        Ok(_) | Err(Errno::INVAL | Errno::BADF) => {}
+        Err(e) => {
+            r.error.store(0, Relaxed);
+            return Err(e);
+        }
+    }
+    let is_bound = bound.map_or(Ok(()), |local| {
+        let now = Message::new(Op::Bind, cookie).address(local).ask(service)?.body.address();
+        place.get().into_iter().for_each(|recipe| recipe.is_bound(now.unwrap_or(Address(Some(local)))));
+        Ok(())
+    });
+    fd::set_status_flags(end.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
+    options::copy_limits(fd, end.0);
+    options::copy_owner(fd, end.0);
+    let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+    match table::sock(fd).filter(|s| s.is_warm() || s.meeting.load(Relaxed)) {
+        None => r.give_place((fd, old), end.0)?,
+        // Rings of one connection are not the next one's.
+        Some(s) => leave_rings(s, (fd, old), end.0)?,
+    }
+    r.cookie.store(cookie, Relaxed);
+    r.recipe.take(place);
+    let kept = if is_bound.is_ok() { told::LIMITS | told::BOUND | told::PORT } else { told::LIMITS };
+    r.told.fetch_and(kept, Relaxed);
+    r.enter(stage::UNKNOWN);
+    if let Some(s) = table::sock(fd) {
+        shown::address(&s.end().remote, None, family);
+        shown::address(&s.end().local, None, family);
+    }
+    is_bound
+}
+
+/// Has `to` stand in every place of a socket with rings, which is followed no more. Under [`state::LIFE`].
+///
+/// # Errors
+/// EBADF: it was closed meanwhile.
+fn leave_rings(s: &'static Sock, (fd, cookie): (i32, u64), to: i32) -> Result<()> {
+    let number = table::served(fd).ok_or(Errno::BADF)?;
+    if record(number).is_none_or(|r| r.cookie.load(Relaxed) != cookie) {
+        return Err(Errno::BADF);
+    }
+    s.keep_on_kernel(Reason::RecalledConnect);
+    epoll::withdraw(s);
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Sock(other) if std::ptr::eq(other, s)) {
+            let _ = fd::replace(to, fd, fd::is_cloexec(fd) == Ok(true));
+        }
+    });
+    life::replaced_by_service(s, number);
+    Ok(())
 }
 
 /// Puts another socket of the service, with the same options, in the place of `r`, which was refused: it begins this

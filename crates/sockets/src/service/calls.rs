@@ -22,7 +22,7 @@ use bypath_sys::{Errno, Result, fd as sys, poll, sock, strangers};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::*;
 
-pub use super::connecting::{connect, is_connected};
+pub use super::connecting::{connect, dissolves, is_connected};
 pub use super::is_active;
 pub use super::rest::unread;
 
@@ -613,6 +613,13 @@ fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
     let is_closed = state == Some(CLOSE) && r.stage() == stage::UNKNOWN;
     let is_none =
         matches!(r.stage(), stage::LISTENING | stage::AWAY | stage::REFUSED) || is_closed && !is_over(fd);
+    if is_none && matches!(r.stage(), stage::UNKNOWN | stage::REFUSED) {
+        // Of a connection that was dissolved.
+        match r.error.swap(0, AcqRel) {
+            0 => {}
+            errno => return Err(Errno::from_raw_os_error(errno)),
+        }
+    }
     match sending {
         _ if !is_none => Ok(()),
         true => Err(Errno::PIPE),
@@ -626,8 +633,9 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
     let r = super::of(fd)?;
     let shown = poll::now(fd, libc::POLLRDHUP);
     if !sending && shown & (libc::POLLRDHUP | libc::POLLHUP) == 0 {
-        // A receive of nothing.
-        return None;
+        // A receive of nothing; or of a connection that another thread dissolves.
+        let dissolved = r.error.compare_exchange(libc::ECONNRESET, 0, AcqRel, Relaxed).is_ok();
+        return dissolved.then_some(Errno::CONNRESET);
     }
     let bit = if sending { told::PIPE } else { told::END };
     if r.told.fetch_or(bit, AcqRel) & bit != 0 {

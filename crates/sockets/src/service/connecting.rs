@@ -29,6 +29,14 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     };
     r.look();
     Some(match r.stage() {
+        // Nobody is to know of it, but this process.
+        stage::AWAY if dissolves(raw) => {
+            r.recipe.give_up();
+            r.enter(stage::UNKNOWN);
+            Ok(())
+        }
+        stage::UNKNOWN if dissolves(raw) => Ok(()),
+        _ if dissolves(raw) => adopt::dissolve(fd, r),
         // What is asked for does not matter while the answer of the last one is due.
         stage::CONNECTING if is_nonblocking(fd) && poll::now(fd, libc::POLLOUT) == 0 => Err(Errno::ALREADY),
         stage::CONNECTING => connected(fd, r),
@@ -40,10 +48,17 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         _ => remote.and_then(|remote| {
             adopt::connect(r.service(), r.cookie.load(Relaxed), fd, for_family(remote, r)?)?;
             r.recipe.give_up();
+            // Of a connection that was dissolved.
+            r.error.store(0, Relaxed);
             r.enter(stage::CONNECTING);
             begun_now(fd, r)
         }),
     })
+}
+
+/// Whether a connect to this address is the end of a connection.
+pub fn dissolves(raw: &[u8]) -> bool {
+    raw.get(..2) == Some(&(libc::AF_UNSPEC as u16).to_ne_bytes()[..])
 }
 
 /// Whether `fd` is a socket of a service that has, or had, a connection.

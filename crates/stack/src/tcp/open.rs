@@ -25,6 +25,9 @@ impl Table {
         let bound = self.bound.get(&port);
         let is_free = bound.into_iter().flat_map(Holders::all).all(|index| {
             let Some(other) = self.binding(*index) else { return true };
+            if self.entry(*index).is_some_and(has_only_to_say) {
+                return true;
+            }
             let listens = self.listener(*index).is_some();
             let shared = binding.reuse_port && other.reuse_port
                 || binding.reuse_address && other.reuse_address && !listens;
@@ -108,6 +111,11 @@ impl Table {
 /// Whether a connection keeps others from its port: what is half open goes with its listener, and the forwarder's is not ours.
 fn has_port(entry: &Entry) -> bool {
     entry.entered && !entry.foreign && !matches!(entry.owner, Owner::HalfOpen(_))
+}
+
+/// Whether nobody has it, and it is over but for a reset that is to be sent.
+fn has_only_to_say(entry: &Entry) -> bool {
+    !entry.entered && matches!(entry.owner, Owner::Orphan | Owner::Nobody)
 }
 
 /// Whether a port may be had like this beside a connection, which is the same user's or not.

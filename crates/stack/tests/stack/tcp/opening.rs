@@ -439,3 +439,28 @@ fn nobody_listens_at_the_port_of_another_users_connection() {
         world.millis(10);
     }
 }
+
+#[test]
+fn who_resets_a_connection_and_leaves_it_can_have_its_port_again_at_once() {
+    let mut world = World::new(2, 1);
+    listen(&mut world, 1, "0.0.0.0:80");
+    let now = world.now();
+    let open = |world: &mut World| {
+        let stack = &mut world.hosts[0].stack;
+        let id = stack.open_tcp().unwrap();
+        stack.tcp(id).unwrap().bind("10.0.0.1:5".parse().unwrap()).map(|_| id)
+    };
+    let id = open(&mut world).unwrap();
+    tcp(&mut world, 0, id).connect(now, "10.0.0.2:80".parse().unwrap()).unwrap();
+    world.millis(10);
+    tcp(&mut world, 0, id).abort();
+    // It is the one's who has it.
+    assert!(open(&mut world).is_err());
+    world.hosts[0].stack.close(id);
+    // The reset was not sent yet.
+    let again = open(&mut world).unwrap();
+    tcp(&mut world, 0, again).connect(now, "10.0.0.2:80".parse().unwrap()).unwrap();
+    world.millis(100);
+    assert_eq!(state(&mut world, 0, again), State::Established);
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
+}
