@@ -130,12 +130,12 @@ impl Hub {
     /// this one hears of a reset.
     ///
     /// # Errors
-    /// EBADF.
+    /// EAFNOSUPPORT: there is nothing to end.
     pub fn dissolve(&mut self, stack: &mut Stack, key: Key) -> Result<()> {
         match self.sockets.get(key).ok_or(libc::EBADF)?.phase {
             Phase::Connecting(_) | Phase::Open => self.abort(stack, key),
             Phase::Listening(_) => self.shut_listener(stack, key, libc::SHUT_RDWR)?,
-            _ => self.release(stack, key),
+            Phase::Fresh | Phase::Datagrams(_) => return Err(libc::EAFNOSUPPORT),
         }
         Ok(())
     }

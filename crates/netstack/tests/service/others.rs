@@ -120,13 +120,18 @@ users! {
         assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
         assert_eq!(listener.listen(1), libc::EADDRINUSE);
 
-        // By one that nobody has bound.
-        let caller = other.socket(local);
-        assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
-        let local = caller.names().0.expect("an address");
-        let listener = one.socket(local);
-        assert_eq!(listener.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()), 0);
-        listener.bind(local).expect("nobody is bound there");
-        assert_eq!(listener.listen(1), libc::EADDRINUSE);
+        // By one that nobody has bound: both have to say that they share it, and who calls is not to be met all the same.
+        for says_so in [0i32, 1] {
+            let caller = other.socket(local);
+            assert_eq!(caller.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &says_so.to_ne_bytes()), 0);
+            assert_eq!(caller.begin(at(SILENT)), libc::EINPROGRESS);
+            let local = caller.names().0.expect("an address");
+            let listener = one.socket(local);
+            assert_eq!(listener.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()), 0);
+            assert_eq!(listener.bind(local).err(), (says_so == 0).then_some(libc::EADDRINUSE));
+            if says_so == 1 {
+                assert_eq!(listener.listen(1), libc::EADDRINUSE);
+            }
+        }
     }
 }

@@ -287,8 +287,8 @@ pub fn dissolve(fd: i32, r: &'static Record) -> Result<()> {
     // Who waits in it for octets is told so, too, whoever is first.
     r.error.store(if RESET >> state & 1 != 0 { libc::ECONNRESET } else { 0 }, Release);
     match Message::new(Op::Connect, old).octets(&Address(None).encode()).with(fd).ask(service) {
-        // Its service has forgotten it already.
-        Ok(_) | Err(Errno::INVAL | Errno::BADF) => {}
+        // Its service has forgotten it already, or it has come to nothing.
+        Ok(_) | Err(Errno::INVAL | Errno::BADF | Errno::AFNOSUPPORT) => {}
         Err(e) => {
             r.error.store(0, Relaxed);
             return Err(e);
