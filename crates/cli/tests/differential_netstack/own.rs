@@ -84,6 +84,31 @@ scripts! {
         s accept 3
         s getpeername 4
     ";
+    what_is_refused_can_be_bound_and_asked_for_options, "connect", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c socket inet
+        c connect 3 127.0.0.1:9
+        c setsockopt 3 nodelay 1
+        c getsockopt 3 nodelay
+        c setsockopt 3 reuseaddr 1
+        c bind 3 127.0.0.1:4997
+        c getsockname 3
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockopt 3 nodelay
+        s accept 3
+        s getpeername 4
+        c setsockopt 3 linger 1 0
+        c close 3
+        c socket inet
+        c bind 3 127.0.0.1:4996
+        c connect 3 127.0.0.1:9
+        c bind 3 127.0.0.1:4995
+        c setsockopt 3 keepalive 1
+        c getsockopt 3 keepalive
+        c getsockname 3
+    ";
     a_connection_that_is_dissolved, "connect", Either: "
         pair
         c setsockopt 3 nodelay 1

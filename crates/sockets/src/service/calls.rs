@@ -183,6 +183,16 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Its connection was refused, and something else is to be done with it: a socket that is new takes its place. What cannot be had now
+    /// says what is asked for then.
+    fn is_new_again(&'static self, fd: i32) {
+        if self.stage() == stage::REFUSED {
+            let _ = adopt::dissolve(fd, self);
+        }
+    }
+}
+
 /// A descriptor that came along with a message may be a socket of a service.
 pub fn came(fd: i32) {
     let _ = served(fd);
@@ -192,6 +202,7 @@ pub fn came(fd: i32) {
 pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     let local = address::parse(raw);
     if let Some(r) = served(fd) {
+        r.is_new_again(fd);
         let bound = |local| {
             let mut question = r.question(Op::Bind).address(local);
             let now = question.ask(r.service())?.body.address();
@@ -545,6 +556,7 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
             return None;
         }
     }
+    r.is_new_again(fd);
     let note = || r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value));
     if hold::set(fd, level, name, value) || said::set(fd, r, level, name, value) {
         return Some(Ok(()));
