@@ -62,10 +62,10 @@ fn who_drains_the_carrier_wakes_who_waits_for_the_ring() {
     assert!((0..100).any(|_| within("siblings") == "whole\n"), "the sleeper always came first");
 }
 
-/// A call that sleeps on a descriptor goes on when another thread closes that, as on the kernel.
-#[test]
-fn a_sleeping_call_keeps_its_connection_when_the_descriptor_is_closed() {
-    let program = programs::compile("stays", &["stays.c"], &[]);
+/// What `name` says on the kernel it says under the library, in each of these environments.
+#[track_caller]
+fn as_on_the_kernel(name: &str, environments: &[(&str, &str)]) {
+    let program = programs::compile(name, &[&format!("{name}.c")], &[]);
     let run = |environment: &[(&str, &str)]| {
         let mut command = Command::new(&program);
         for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
@@ -79,13 +79,27 @@ fn a_sleeping_call_keeps_its_connection_when_the_descriptor_is_closed() {
     };
     let kernel = run(&[]);
     let library = programs::library().to_str().expect("a plain path");
-    let rings = [("LD_PRELOAD", library), ("BYPATH_UPGRADE", "eager")];
-    for profile in ["balanced", "frugal", "latency"] {
-        assert_eq!(kernel, run(&[rings[0], rings[1], ("BYPATH_PROFILE", profile)]), "{profile}");
+    for environment in environments {
+        let all = [("LD_PRELOAD", library), ("BYPATH_UPGRADE", "eager"), *environment];
+        assert_eq!(kernel, run(&all), "{environment:?}");
     }
-    for seed in ["3", "17"] {
-        assert_eq!(kernel, run(&[rings[0], rings[1], ("BYPATH_TEST_FLIP", seed)]), "{seed}");
-    }
+}
+
+/// A call that sleeps on a descriptor goes on when another thread closes that, as on the kernel.
+#[test]
+fn a_sleeping_call_keeps_its_connection_when_the_descriptor_is_closed() {
+    let profiles = ["balanced", "frugal", "latency"].map(|profile| ("BYPATH_PROFILE", profile));
+    as_on_the_kernel("stays", &profiles);
+    as_on_the_kernel("stays", &["3", "17"].map(|seed| ("BYPATH_TEST_FLIP", seed)));
+}
+
+/// A call that goes in parts has for all of them what its numbers meant at the begin.
+#[test]
+fn the_parts_of_a_call_go_to_one_connection_and_come_from_one_file() {
+    let profiles = ["balanced", "frugal", "latency"].map(|profile| ("BYPATH_PROFILE", profile));
+    as_on_the_kernel("pieces", &profiles);
+    as_on_the_kernel("pieces", &["3", "17"].map(|seed| ("BYPATH_TEST_FLIP", seed)));
+    as_on_the_kernel("pieces", &[("BYPATH_UPGRADE", "off")]);
 }
 
 /// What the kernel tells of a descriptor is told, though a one-shot registration of a connection has the same data word.

@@ -248,8 +248,8 @@ hook! {
     /// `sendfile()`: a file goes into a ring in pieces. Else the kernel moves the bytes, after those that are in the ring.
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize, raw Some(libc::SYS_sendfile); aka sendfile64; {
         if hook::is_followed(out) && !hook::is_followed(from) && !borrowed_memory() {
-            let kernel = |count| real(out, from, offset, count);
-            return crate::sendfile::send(out, from, offset, count, kernel, || to_kernel_pair(from, out));
+            let kernel = |out, from, count| real(out, from, offset, count);
+            return crate::sendfile::send(out, from, offset, count, kernel, |out, from| to_kernel_pair(from, out));
         }
         to_kernel_pair(from, out);
         real(out, from, offset, count)

@@ -10,8 +10,9 @@ use crate::memory;
 use crate::real::hook;
 use crate::served::sent;
 use crate::udp;
-use bypath_sockets::hook::{self, Reason, Verdict, served};
+use bypath_sockets::hook::{self, Parts, Reason, Verdict, served};
 use bypath_sys::page::Access;
+use bypath_sys::thread::stack_address;
 use bypath_sys::user::{IoVec, UserControl};
 use libc::{c_int, c_uint, c_void, cmsghdr, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 
@@ -430,15 +431,20 @@ fn moved(all: &[mmsghdr], done: c_int) -> isize {
     all.iter().take(done).map(|m| m.msg_len as isize).sum()
 }
 
-/// Signal handlers run between the messages: [`hook::send_rest`].
+/// Signal handlers run between the messages: [`hook::send_rest`]. What the number means by then does not count: [`Parts`].
 fn send_messages(fd: c_int, all: &mut [mmsghdr], flags: c_int) -> c_int {
+    let parts = Parts::begin(fd, stack_address());
     let handlers = hook::handlers();
     let before = errno::get();
     for (i, m) in all.iter_mut().enumerate() {
         let header = &raw const m.msg_hdr;
+        let Some(fd) = (if i == 0 { Some(fd) } else { parts.next() }) else { return i as c_int };
         let rest_since = (i > 0).then_some(handlers);
-        // SAFETY: a header inside the program's array.
-        let n = send_message(fd, header, flags, rest_since, || unsafe { sendmsg(fd, header, flags) });
+        let n = send_message(fd, header, flags, rest_since, || {
+            parts.hold();
+            // SAFETY: a header inside the program's array.
+            unsafe { sendmsg(fd, header, flags) }
+        });
         if n < 0 {
             return partial(i, before);
         }
@@ -461,6 +467,7 @@ fn receive_messages(
 ) -> c_int {
     let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
     flags &= !libc::MSG_WAITFORONE;
+    let parts = Parts::begin(fd, stack_address());
     // Unlike recvmsg() this call tells an error before it gives out data.
     if let Some(e) = hook::take_error(fd) {
         return errno::fail(e.raw_os_error());
@@ -470,6 +477,7 @@ fn receive_messages(
     let before = errno::get();
     for (i, m) in all.iter_mut().enumerate() {
         let header = &raw mut m.msg_hdr;
+        let Some(fd) = (if i == 0 { Some(fd) } else { parts.next() }) else { return i as c_int };
         let rest_since = (i > 0).then_some(handlers);
         let n = receive_message(fd, header, flags, rest_since, || {
             if udp::of(fd).is_some() {
@@ -478,13 +486,14 @@ fn receive_messages(
                     crate::served::message::<{ crate::real::index("recvmsg") }>(fd, header, flags)
                 };
             }
+            parts.hold();
             // SAFETY: a header inside the program's array.
             unsafe { recvmsg(fd, header, flags) }
         });
         if n < 0 {
             // EINTR: the kernel keeps a number there that programs are not meant to see.
             if i > 0 && !matches!(errno::get(), libc::EAGAIN | libc::EINTR) {
-                hook::keep_error(fd, errno::get());
+                parts.keep_error(errno::get());
             }
             return partial(i, before);
         }

@@ -65,8 +65,8 @@ pub(crate) fn pread(fd: i32, into: &mut [u8], at: i64) -> Result<&[u8], i32> {
 }
 
 /// Sends on the kernel's connection as the C library does: -1 and errno.
-pub(crate) fn send(fd: i32, bytes: &[u8]) -> isize {
-    let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+pub(crate) fn send(fd: i32, bytes: &[u8], flags: i32) -> isize {
+    let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), flags as usize, 0, 0];
     // SAFETY: address and length of a live slice.
     let ret = unsafe { syscall(libc::SYS_sendto, args) };
     if ret < 0 { crate::errno::fail(-ret as i32) } else { ret }

@@ -8,7 +8,9 @@ use crate::memory;
 use crate::real::index;
 use crate::served::{header, message};
 use crate::told;
+use bypath_sockets::hook::Parts;
 use bypath_sockets::hook::udp::{self, LONGEST, MOST_SAID, Receiving, Record, Said, Sending, Taken};
+use bypath_sys::thread::stack_address;
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, sockaddr, socklen_t};
 
@@ -291,7 +293,11 @@ pub(crate) fn send_messages(
         return done;
     }
     let before = errno::get();
+    let parts = Parts::begin(fd, stack_address());
     for (i, m) in all.iter_mut().enumerate() {
+        if i > 0 && parts.next().is_none() {
+            return i as c_int;
+        }
         let head = &raw const m.msg_hdr;
         // SAFETY: a header inside the program's array.
         let real = || unsafe { message::<{ index("sendmsg") }>(fd, head.cast_mut(), flags) };

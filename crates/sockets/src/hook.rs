@@ -8,6 +8,7 @@
 use crate::config::Config;
 pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 pub use crate::moved::Moved;
+pub use crate::parts::{File, Parts};
 pub use crate::service::SocketName;
 pub use crate::service::calls as served;
 pub use crate::service::datagram::{self, calls as datagrams, mail};
@@ -163,13 +164,6 @@ pub fn take_error(fd: i32) -> Option<Errno> {
     let s = table::sock(fd)?;
     let kernel = || sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|e| *e != 0);
     stream::take_error(s).or_else(|| kernel().map(Errno::from_raw_os_error))
-}
-
-/// A call that has something else to tell met this error: the next one tells it.
-pub fn keep_error(fd: i32, errno: i32) {
-    if let Some(s) = table::sock(fd) {
-        s.keep_error(errno);
-    }
 }
 
 /// Send: write, writev, send, sendto, sendmsg (without control data). `flags` are MSG_*.

@@ -33,6 +33,7 @@ mod moved;
 mod numbers;
 mod options;
 mod others;
+mod parts;
 mod peer;
 mod poll;
 mod raised;

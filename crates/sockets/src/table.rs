@@ -12,8 +12,8 @@ use bypath_shm::ring::Ring;
 use bypath_sys::{fd, process, sock, thread};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
-/// Descriptor numbers that can be followed: 0..2^20.
-static FDS: Slab<AtomicU32, 1024, 1024> = Slab::new();
+/// Descriptor numbers that can be followed: 0..2^20. The lower half is the entry, the upper one how often it was written.
+static FDS: Slab<AtomicU64, 1024, 1024> = Slab::new();
 /// Above the highest number that was ever followed.
 static TOP: AtomicU32 = AtomicU32::new(0);
 /// Private parts, by end number.
@@ -363,7 +363,7 @@ impl Sock {
 /// The followed socket behind `fd`: the question of every data call.
 #[inline]
 pub fn sock(fd: i32) -> Option<&'static Sock> {
-    match FDS.get(fd as u32 as usize)?.load(Acquire) {
+    match FDS.get(fd as u32 as usize)?.load(Acquire) as u32 {
         0 => None,
         e if e & (EPOLL | SERVED | DATAGRAMS | UDP) != 0 => None,
         e => SOCKS.get(e as usize - 1),
@@ -394,14 +394,14 @@ pub fn served(fd: i32) -> Option<u32> {
 /// The record of the socket of datagrams behind `fd`.
 #[inline]
 pub fn datagrams(fd: i32) -> Option<u32> {
-    let e = FDS.get(fd as u32 as usize)?.load(Acquire);
+    let e = FDS.get(fd as u32 as usize)?.load(Acquire) as u32;
     (e & (EPOLL | SERVED | DATAGRAMS) == DATAGRAMS).then_some(e & !DATAGRAMS)
 }
 
 /// The record of the followed UDP socket behind `fd`.
 #[inline]
 pub fn udp(fd: i32) -> Option<u32> {
-    let e = FDS.get(fd as u32 as usize)?.load(Acquire);
+    let e = FDS.get(fd as u32 as usize)?.load(Acquire) as u32;
     (e & (EPOLL | SERVED | DATAGRAMS | UDP) == UDP).then_some(e & !UDP)
 }
 
@@ -409,19 +409,25 @@ pub fn udp(fd: i32) -> Option<u32> {
 #[inline(always)]
 pub fn is_overlaid(fd: i32) -> bool {
     let bears = |e: u32| e != 0 && (e & EPOLL != 0 || e & (SERVED | DATAGRAMS) == 0);
-    FDS.get(fd as u32 as usize).is_some_and(|e| bears(e.load(Acquire)))
+    FDS.get(fd as u32 as usize).is_some_and(|e| bears(e.load(Acquire) as u32))
 }
 
 /// Whether `fd` is a followed socket, an epoll set, or a socket of the netstack service.
 #[inline(always)]
 pub fn is_followed(fd: i32) -> bool {
-    FDS.get(fd as u32 as usize).is_some_and(|e| e.load(Acquire) != 0)
+    FDS.get(fd as u32 as usize).is_some_and(|e| e.load(Acquire) as u32 != 0)
 }
 
 /// The meaning of `fd`, if followed.
 #[inline]
 pub fn entry(fd: i32) -> Option<Entry> {
-    Entry::of(FDS.get(fd as u32 as usize)?.load(Acquire))
+    Entry::of(FDS.get(fd as u32 as usize)?.load(Acquire) as u32)
+}
+
+/// What `fd` means, and since when: another value as soon as another thread has closed the number and something else is followed by it.
+#[inline]
+pub fn meaning(fd: i32) -> u64 {
+    FDS.get(fd as u32 as usize).map_or(0, |place| place.load(Acquire))
 }
 
 impl Entry {
@@ -623,18 +629,20 @@ pub fn set_udp(fd: i32, record: u32) -> bool {
 }
 
 /// Writes the entry of `fd`.
-fn mean(fd: i32, place: &AtomicU32, entry: u32) {
+fn mean(fd: i32, place: &AtomicU64, entry: u32) {
     // First the bound: who goes through all sees every entry that was there before.
     if fd as u32 >= TOP.load(Relaxed) {
         TOP.fetch_max(fd as u32 + 1, SeqCst);
     }
-    place.store(entry, Release);
+    let age = (place.load(Relaxed) >> 32) + 1;
+    place.store(age << 32 | u64::from(entry), Release);
 }
 
 /// Empties the entry of `fd`; returns what it was.
 pub fn remove(fd: i32) -> Option<Entry> {
     let was = entry(fd)?;
-    FDS.get(fd as u32 as usize)?.store(0, Release);
+    let place = FDS.get(fd as u32 as usize)?;
+    place.store(place.load(Relaxed) >> 32 << 32, Release);
     Some(was)
 }
 

@@ -5,6 +5,7 @@
 //! thread (see [`quiesce`]). Threads that sleep in the kernel hold nothing ([`Call::parked`]).
 
 use crate::others;
+use crate::parts::Going;
 use crate::raised::Notes;
 use crate::state;
 use crate::stay;
@@ -66,6 +67,8 @@ pub struct Record {
     pub stays_on: AtomicU32,
     /// Its stack address.
     pub stays_frame: AtomicUsize,
+    /// Its call that goes in parts.
+    pub going: Going,
     /// Number of this thread's bell, 0 = none yet.
     pub bell: AtomicU32,
     /// Its eventfd.
@@ -112,6 +115,7 @@ extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
         r.depth.store(0, Relaxed);
         r.notes.lower_all();
         stay::thread_ended(r);
+        r.going.close_file();
         r.in_use.store(false, Release);
     }
     MINE.set(None);
@@ -148,6 +152,7 @@ fn enter() -> Option<&'static Record> {
             for counter in counters {
                 counter.store(0, Relaxed);
             }
+            r.going.reset();
             r.unseen.store(0, Relaxed);
             r.asleep.store(false, Relaxed);
             r.cancelled.store(false, Relaxed);
@@ -548,23 +553,24 @@ pub fn enter_child(me: Option<&'static Record>) {
             r.pages.forget();
             r.deferred.forget();
         } else if r.in_use.load(Relaxed) {
+            r.going.close_file();
             r.in_use.store(false, Relaxed);
         }
     }
 }
 
-/// Whether `number` is a bell of some thread.
+/// Whether `number` is a bell of some thread, or a file that it reads.
 pub fn owns(number: i32) -> bool {
-    (0..USED.load(Acquire))
-        .filter_map(record)
-        .any(|r| r.bell.load(Relaxed) != 0 && r.bell_fd.load(Relaxed) == number)
+    let is_it = |r: &Record| r.bell.load(Relaxed) != 0 && r.bell_fd.load(Relaxed) == number;
+    (0..USED.load(Acquire)).filter_map(record).any(|r| is_it(r) || r.going.file() == Some(number))
 }
 
-/// Every bell descriptor of threads.
+/// Every descriptor of threads.
 pub fn descriptors(mut f: impl FnMut(i32)) {
     for r in (0..USED.load(Acquire)).filter_map(record) {
         if r.bell.load(Relaxed) != 0 {
             f(r.bell_fd.load(Relaxed));
         }
+        r.going.file().into_iter().for_each(&mut f);
     }
 }
