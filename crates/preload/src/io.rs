@@ -209,12 +209,13 @@ hook! {
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom);
     only hook::concerns_read(fd); {
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        // UDP has nothing urgent: the kernel passes that flag over.
+        if let Some(n) = datagram_in(fd, &iov, flags, || real(fd, buf, len, flags)) {
+            return n;
+        }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags);
-        }
-        if let Some(n) = datagram_in(fd, &iov, flags, || real(fd, buf, len, flags)) {
-            return n;
         }
         received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
     }
@@ -231,16 +232,16 @@ hook! {
     /// `send()`.
     fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_sendto); aka __send;
     only hook::is_followed(fd); {
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        if let Some(n) = datagram_out(fd, &iov, flags, || real(fd, buf, len, flags)) {
+            return n;
+        }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags);
         }
         if let Some(refused) = crate::served::fast_open(fd, flags, std::ptr::null(), 0) {
             return refused;
-        }
-        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        if let Some(n) = datagram_out(fd, &iov, flags, || real(fd, buf, len, flags)) {
-            return n;
         }
         sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags))
     }

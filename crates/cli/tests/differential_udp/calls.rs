@@ -285,6 +285,32 @@ scripts! {
         c sendto 3 10 1 nosignal @s:3
         s recv 3 100 waitall
     ";
+    nothing_is_urgent, "every libc entry", Ring: "
+        dgrams 127.0.0.1
+        c connect 3 @s:3
+        pings -
+        s recv 3 10 dontwait
+        c sendto 3 10 1 0 @s:3
+        c sendto 3 20 2 0 @s:3
+        c send 3 10 1 oob
+        c send_msg 3 10 1 oob -
+        c send_many 3 10,20 1 oob -
+        s recv 3 100 oob|dontwait
+        s receive 3 100 oob
+        s recv 3 100 oob|dontwait
+        c send 3 30 3
+        s recv 3 100 oob
+        c send 3 40 4
+        s receive_msg 3 100 oob
+        c send 3 50 5
+        s receive_many 3 100 oob
+        s go waits recv 3 100 oob
+        s blocked waits
+        c send 3 60 6
+        s join waits
+        s recv 3 100 dontwait
+        pings -
+    ";
     calls_that_nobody_sees, "un-hooked calls", Either: "
         dgrams 127.0.0.1
         c connect 3 @s:3
