@@ -13,7 +13,7 @@ use bypath_sys::user::IoVec;
 use libc::{c_int, cmsghdr, iovec, msghdr, sockaddr, socklen_t};
 
 /// Longest socket address that the kernel takes.
-const MAX_ADDRESS: usize = 128;
+pub(crate) const MAX_ADDRESS: usize = 128;
 /// Elements of a list beside the header's that need no memory but the stack's.
 const FEW: usize = 31;
 /// UIO_MAXIOV.
@@ -41,11 +41,12 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Of a message's header.
+    /// Of a message's header. The kernel cuts a header's address length instead of refusing it, unless it is negative.
     pub(crate) fn of(m: &msghdr) -> Beside {
+        let name_len = m.msg_namelen as usize;
         Beside {
             name: m.msg_name as usize,
-            name_len: m.msg_namelen as usize,
+            name_len: if (m.msg_namelen as c_int) < 0 { name_len } else { name_len.min(MAX_ADDRESS) },
             control: m.msg_control as usize,
             control_len: m.msg_controllen,
         }

@@ -1,7 +1,7 @@
 //! Calls that move datagrams of followed UDP sockets: through a mailbox, or by the program's own call, whose result is reported.
 
 use crate::child::borrowed_memory;
-use crate::datagrams::Beside;
+use crate::datagrams::{Beside, MAX_ADDRESS};
 use crate::errno::{self, answer, fail, kept};
 use crate::io::user;
 use crate::memory;
@@ -13,9 +13,6 @@ use bypath_sockets::hook::udp::{self, LONGEST, MOST_SAID, Receiving, Record, Sai
 use bypath_sys::thread::stack_address;
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, sockaddr, socklen_t};
-
-/// Longest socket address that the kernel takes.
-const MAX_ADDRESS: usize = 128;
 
 /// The followed UDP socket behind `fd`, if this process may do anything to it.
 #[inline]
@@ -53,7 +50,9 @@ pub(crate) fn send(
     let to = if beside.name == 0 {
         r.destination(None)
     } else {
-        let raw = memory::slice(beside.name as *const u8, beside.name_len.min(MAX_ADDRESS));
+        // The kernel refuses what is longer, and what cannot be read.
+        let len = Some(beside.name_len).filter(|len| *len <= MAX_ADDRESS);
+        let raw = len.and_then(|len| memory::slice(beside.name as *const u8, len));
         r.destination(Some(raw.unwrap_or(&[])))
     };
     let said = match beside.control_len {

@@ -158,6 +158,24 @@ static void do_send_msg(struct args *a, struct out *o)
     CALL(o, sendmsg((int)num(a, 1), &m, (int)message_flags(arg(a, 4))));
 }
 
+/* named FD to|msg|mmsg LENGTH ADDRESS: sendto, sendmsg or sendmmsg to an address that is said to be so long */
+static void do_named(struct args *a, struct out *o)
+{
+    struct sockaddr_storage to;
+    struct iovec iov = {area(a->slot), 10};
+    int fd = (int)num(a, 1);
+    struct mmsghdr m = {.msg_hdr = {.msg_name = &to, .msg_iov = &iov, .msg_iovlen = 1}};
+    m.msg_hdr.msg_namelen = (socklen_t)num(a, 3);
+    address(a, 4, &to);
+    fill(area(a->slot), iov.iov_len, 1, 0);
+    if (strcmp(arg(a, 2), "to") == 0)
+        CALL(o, sendto(fd, iov.iov_base, iov.iov_len, 0, (struct sockaddr *)&to, m.msg_hdr.msg_namelen));
+    else if (strcmp(arg(a, 2), "msg") == 0)
+        CALL(o, sendmsg(fd, &m.msg_hdr, 0));
+    else
+        CALL(o, sendmmsg(fd, &m, 1, 0));
+}
+
 /* receive FD LEN [FLAGS]: recvfrom with the address */
 static void do_receive(struct args *a, struct out *o)
 {
@@ -639,7 +657,7 @@ static void do_gulp(struct args *a, struct out *o)
 }
 
 const struct command datagram_commands[] = {
-    {"send_msg", do_send_msg},   {"receive", do_receive},       {"receive_msg", do_receive_msg},
+    {"send_msg", do_send_msg},   {"named", do_named},   {"receive", do_receive},       {"receive_msg", do_receive_msg},
     {"send_many", do_send_many}, {"receive_many", do_receive_many}, {"disconnect", do_disconnect},
     {"ping_to", do_ping_to},     {"echo_from", do_echo_from},   {"echo_group", do_echo_group},
     {"number", do_number},

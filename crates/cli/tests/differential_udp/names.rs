@@ -316,6 +316,29 @@ scripts! {
         c sendto 3 14 1 0 127.0.0.1:%port:c:4
         c receive 4 100
     ";
+    names_of_any_length, "names and their errors", Ring: "
+        dgrams 127.0.0.1
+        pings
+        s recv 3 10 dontwait
+        c named 3 to 16 @s:3
+        c named 3 to 128 @s:3
+        c named 3 to 129 @s:3
+        c named 3 to -1 @s:3
+        c named 3 to 15 @s:3
+        c named 3 to 0 @s:3
+        c named 3 msg 16 @s:3
+        c named 3 msg 129 @s:3
+        c named 3 msg 5000 @s:3
+        c named 3 msg -5 @s:3
+        c named 3 msg 15 @s:3
+        c named 3 msg 0 @s:3
+        c named 3 mmsg 16 @s:3
+        c named 3 mmsg 129 @s:3
+        c named 3 mmsg -5 @s:3
+        c named 3 mmsg 15 @s:3
+        s count 3
+        pings
+    ";
     reading_or_writing_is_shut, "shutdown", Either: "
         dgrams 127.0.0.1
         pings
