@@ -412,6 +412,40 @@ scripts! {
         c recv 3 10 dontwait
         c wait heir
     ";
+    who_has_lost_his_partner_hears_of_it_wherever_he_sends, "ECONNREFUSED", Ring: "
+        dgrams 127.0.0.1
+        s socket inet dgram|cloexec
+        s bind 4 127.0.0.1:0
+        c connect 3 127.0.0.1:%port:s:4
+        s close 4
+        c flood 3 @s:3 30 64
+        s count 3
+        c flood 3 @s:3 30 64
+        s count 3
+        c flood 3 @s:3 30 64
+        s count 3
+        c flood 3 @s:3 30 64
+        s count 3
+        c flood 3 @s:3 30 64
+        s count 3
+        c send 3 10 1
+        c poll 5000 3:in
+        c sendto 3 11 2 0 @s:3
+        c sendto 3 12 3 0 @s:3
+        s receive 3 100
+        s receive 3 100 dontwait
+        c sendto 3 13 4 0 @s:3
+        c vfork_write 3 10 1
+        c poll 5000 3:in
+        c send_msg 3 14 5 0 @s:3
+        s receive 3 100
+        s receive 3 100 dontwait
+        c send 3 10 1
+        c poll 5000 3:in
+        c getsockopt 3 error
+        c sendto 3 15 6 0 @s:3
+        s receive 3 100
+    ";
     what_was_sent_before_the_end_is_lost, "ECONNREFUSED", Ring: "
         dgrams 127.0.0.1
         c connect 3 @s:3

@@ -102,6 +102,8 @@ pub struct Outbound {
     pub(super) peer_forgotten: AtomicU32,
     pub(super) peer_asked: AtomicBool,
     pub(super) peer_ip: [AtomicU64; 2],
+    /// When (ticks) it was last asked whether an error waits to be told; 0: something went by the kernel since.
+    pub(super) error_asked: AtomicU64,
     pub(super) peer_port: AtomicU32,
 }
 
@@ -192,6 +194,7 @@ impl Outbound {
         }
         self.up.store(0, Relaxed);
         self.lent.store(0, Relaxed);
+        self.error_asked.store(0, Relaxed);
         self.forget_peer();
     }
 

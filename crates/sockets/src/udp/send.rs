@@ -17,11 +17,13 @@ use bypath_shm::region::MailboxMap;
 use bypath_shm::ring::Ring;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, clock, process, sock, thread};
+use bypath_sys::{Errno, clock, poll, process, sock, thread};
 use std::sync::atomic::{Ordering::*, fence};
 
 /// A send asks so often (microseconds) whether the receiver lives.
 const ALIVE_US: u64 = 1000;
+/// Whether an error waits is asked at most so often (microseconds), unless something was sent by the kernel.
+const ERROR_US: u64 = 4;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
 
@@ -125,6 +127,9 @@ impl Socket {
         let Some(call) = Call::enter() else { return real };
         let Some(name) = self.name_of(to) else { return real };
         let Some(route) = self.outbound.route(&name) else { return real };
+        if to != To::Partner && self.has_error_of_partner(&name) {
+            return real;
+        }
         if said != Said::Nothing
             && !said.agrees([&route.source[0], &route.source[1]].map(|w| w.load(Relaxed)), &name)
         {
@@ -134,6 +139,24 @@ impl Socket {
             Some(len) => Sending::Done(Ok(len)),
             None => real,
         }
+    }
+
+    /// Whether an error waits, which the kernel tells at the next send, whoever that is to. Only a socket with a partner has any (those with IP_RECVERR stay
+    /// on the kernel), and only from what went there: while there is a route to the partner he lives.
+    #[inline]
+    fn has_error_of_partner(&self, to: &Name) -> bool {
+        self.peer().is_some_and(|peer| peer != *to) && self.has_error()
+    }
+
+    #[cold]
+    fn has_error(&self) -> bool {
+        let (asked, now) = (&self.outbound.error_asked, clock::ticks());
+        if now.wrapping_sub(asked.load(Relaxed)) < ERROR_US * state::ticks_per_us() {
+            return false;
+        }
+        // First: what another thread sends by the kernel meanwhile is asked about.
+        asked.store(now, SeqCst);
+        poll::now(self.fd.load(Relaxed), 0) != 0
     }
 
     /// `None`: by the kernel.
@@ -429,12 +452,14 @@ impl Socket {
     /// A child in this process's memory (vfork) has sent, or tried to, by the kernel. It cannot tell whether a mailbox is still mapped: who sends next
     /// goes behind that.
     pub fn child_has_sent(&self) {
+        self.outbound.error_asked.store(0, SeqCst);
         self.outbound.by_children.fetch_add(1, AcqRel);
     }
 
     /// A send of the kernel's is over.
     fn sent(&self, fd: i32, to: To, ret: isize) {
         let call = Call::enter();
+        self.outbound.error_asked.store(0, SeqCst);
         let up = self.outbound.up.load(Acquire);
         let name = if up > 0 || self.stays().is_none() { self.name_of(to) } else { None };
         if up > 0 {
