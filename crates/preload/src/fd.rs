@@ -59,7 +59,8 @@ hook! {
             }
             libc::FIONBIO => {
                 let ret = real(fd, request, arg);
-                if ret == 0 && !borrowed_memory() && let Some(on) = memory::read(arg as *const c_int) {
+                // As F_SETFL below.
+                if ret == 0 && let Some(on) = memory::read(arg as *const c_int) {
                     kept(|| hook::nonblocking_done(fd, on != 0));
                 }
                 ret

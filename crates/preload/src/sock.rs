@@ -144,7 +144,11 @@ hook! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, raw Some(libc::SYS_setsockopt);
     only hook::is_followed(fd); {
         if borrowed_memory() {
-            return real(fd, level, name, value, len);
+            let ret = real(fd, level, name, value, len);
+            if ret == 0 {
+                kept(|| hook::setsockopt_done_by_child(fd, level, name));
+            }
+            return ret;
         }
         if hook::serves() && let Some(done) = served::set_option(fd, level, name, value, len) {
             return done;

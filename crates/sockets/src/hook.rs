@@ -437,6 +437,13 @@ pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     crate::udp::option_set(fd, level, name);
 }
 
+/// The same of a child in this process's memory (vfork), which shares the socket: what is nothing but stored.
+pub fn setsockopt_done_by_child(fd: i32, level: i32, name: i32) {
+    if let Some(s) = table::sock(fd) {
+        options::changed_by_child(s, level, name);
+    }
+}
+
 /// Whether getsockopt of this option receives bytes. [`setsockopt_begin`] goes before it.
 pub fn receives(level: i32, name: i32) -> bool {
     options::receives(level, name)

@@ -108,12 +108,29 @@ fn empty_ring(s: &'static Sock) {
     }
 }
 
+/// Whether this option of sockets says how long a call waits, or for how much.
+fn is_limit(name: i32) -> bool {
+    name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO || name == libc::SO_RCVLOWAT
+}
+
+/// After a successful setsockopt of a child in this process's memory, where the descriptor may be something else by now.
+#[cold]
+pub fn changed_by_child(s: &Sock, level: i32, name: i32) {
+    if level != libc::SOL_SOCKET || !is_limit(name) || !s.is_warm() {
+        return;
+    }
+    let cookie = sock::option_u64(s.carrier(), libc::SOL_SOCKET, libc::SO_COOKIE);
+    if cookie.is_ok_and(|cookie| cookie == s.end().cookie.load(Relaxed)) {
+        refresh(s);
+    }
+}
+
 /// After a successful setsockopt.
 pub fn changed(s: &'static Sock, level: i32, name: i32) {
     if level != libc::SOL_SOCKET || !s.is_warm() {
         return;
     }
-    if name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO || name == libc::SO_RCVLOWAT {
+    if is_limit(name) {
         refresh(s);
     }
     if bounds_flush(level, name) {

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct word {
@@ -369,6 +370,23 @@ static void do_setsockopt(struct args *a, struct out *o)
     CALL(o, setsockopt((int)num(a, 1), p->level, p->option, value, len));
 }
 
+/* vfork_set FD fionbio|OPTION VALUE: a vfork child sets that, and ends. */
+static void do_vfork_set(struct args *a, struct out *o)
+{
+    const struct option *p = find_option(arg(a, 2));
+    int fd = (int)num(a, 1), value = (int)num(a, 3), status = 0;
+    struct timeval as_time = {value / 1000, value % 1000 * 1000};
+    pid_t pid = vfork();
+    if (pid == 0) {
+        int failed = !p->name            ? ioctl(fd, FIONBIO, &value)
+                     : p->kind == TIME   ? setsockopt(fd, p->level, p->option, &as_time, sizeof as_time)
+                                         : setsockopt(fd, p->level, p->option, &value, sizeof value);
+        _exit(failed != 0);
+    }
+    waitpid(pid, &status, 0);
+    say(o, "status %d", WEXITSTATUS(status));
+}
+
 static void do_getsockopt(struct args *a, struct out *o)
 {
     const struct option *p = find_option(arg(a, 2));
@@ -426,7 +444,7 @@ const struct command socket_commands[] = {
     {"fcntl", do_fcntl},           {"close_range", do_close_range}, {"closefrom", do_closefrom},
     {"fionread", do_fionread},     {"outq", do_outq},               {"fionbio", do_fionbio},
     {"atmark", do_atmark},         {"wait_in", do_wait_in},         {"wait_sent", do_wait_sent},
-    {"setsockopt", do_setsockopt}, {"getsockopt", do_getsockopt},   {"fds", do_fds},
+    {"setsockopt", do_setsockopt}, {"vfork_set", do_vfork_set}, {"getsockopt", do_getsockopt},   {"fds", do_fds},
     {"nofile", do_nofile},         {"raw_close", do_raw_close},     {"raw_sndbuf", do_raw_sndbuf},
     {NULL, NULL},
 };

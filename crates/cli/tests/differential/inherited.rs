@@ -243,6 +243,31 @@ scripts! {
         s wait_in 4 10
         s recv 4 100
     ";
+    what_a_vfork_child_sets_holds, "recall: exec", Ring: "
+        pair
+        warm
+        s vfork_set 4 fionbio 1
+        s recv 4 10
+        s vfork_set 4 fionbio 0
+        s go waits recv 4 10
+        s blocked waits
+        c send 3 10 1
+        s join waits
+        s vfork_set 4 rcvlowat 100
+        c send 3 50 1
+        s go waits recv 4 200
+        s blocked waits
+        c send 3 60 2
+        s join waits
+        s vfork_set 4 rcvlowat 1
+        s vfork_set 4 rcvtimeo 60
+        s timed 50 400 recv 4 10
+        c send 3 10 3
+        s recv 4 10
+        s vfork_set 4 sndtimeo 60
+        s fillup 4 1
+        s timed 50 400 send 4 1 1
+    ";
     system_hands_on_the_connection, "recall: system", Ring: "
         pair
         warm
