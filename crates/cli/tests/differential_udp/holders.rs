@@ -179,6 +179,63 @@ scripts! {
         s receive 3 100
         pings
     ";
+    a_mode_that_another_process_has_set, "several processes on one socket", Ring: "
+        dgrams 127.0.0.1
+        pings
+        s fcntl 3 setfl nonblock
+        s recv 3 10
+        s fork heir
+        heir fcntl 3 setfl 0
+        heir exit 0
+        s wait heir
+        pings
+        pings
+        s recv 3 10 dontwait
+        s go waits recv 3 100
+        s blocked waits
+        c sendto 3 10 1 0 @s:3
+        s join waits
+        s vfork_set 3 fionbio 1
+        s recv 3 10
+        s vfork_set 3 fionbio 0
+        s go waits recv 3 100
+        s blocked waits
+        c sendto 3 11 1 0 @s:3
+        s join waits
+        s vfork_set 3 rcvtimeo 60
+        s timed 50 400 recv 3 10
+    ";
+    a_mode_that_another_holder_sets, "several processes on one socket", Either: "
+        dgrams 127.0.0.1
+        s fcntl 3 setfl nonblock
+        s fork heir
+        pings
+        heir fcntl 3 setfl 0
+        s recv 3 10 dontwait
+        s go waits recv 3 100
+        s blocked waits
+        c sendto 3 10 1 0 @s:3
+        s join waits
+        heir fcntl 3 setfl nonblock
+        s recv 3 10
+        heir exit 0
+        s wait heir
+    ";
+    a_mode_that_a_plain_program_sets, "several processes on one socket", Either: "
+        dgrams inherited 127.0.0.1
+        pings
+        s fcntl 3 setfl nonblock
+        s spawn other plain
+        pings
+        other fcntl 3 setfl 0
+        s recv 3 10 dontwait
+        s go waits recv 3 100
+        s blocked waits
+        c sendto 3 10 1 0 @s:3
+        s join waits
+        other exit 0
+        s wait other
+    ";
     what_two_processes_send_comes_in_order, "several processes on one socket", Either: "
         dgrams 127.0.0.1
         c connect 3 @s:3

@@ -154,6 +154,11 @@ impl Record {
         self.spread.load(SeqCst) || self.is_held_elsewhere()
     }
 
+    /// The same, as far as that is seen without asking.
+    pub(super) fn may_be_anothers(&self) -> bool {
+        self.end.load(Relaxed) != 0 || self.spread.load(Relaxed)
+    }
+
     /// Whether another program would inherit it.
     pub(super) fn is_inheritable(&self) -> bool {
         let (own, mut any) = (self.number(), false);
@@ -229,6 +234,8 @@ impl Record {
             self.spread.store(true, SeqCst);
             return true;
         }
+        // From here on it is not asked for any more.
+        self.look_at_flags(self.fd.load(Relaxed));
         self.holds_no_longer();
         false
     }

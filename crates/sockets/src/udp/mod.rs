@@ -46,7 +46,7 @@ use crate::{service, state};
 pub use address::{LONGEST, Name};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
-use bypath_sys::sock;
+use bypath_sys::{fd, sock};
 use inbound::Inbound;
 use recall::Readers;
 use route::Outbound;
@@ -69,9 +69,8 @@ pub struct Record {
     fd: AtomicI32,
     /// AF_INET or AF_INET6.
     family: AtomicI32,
+    /// O_NONBLOCK, as far as this process knows of it.
     nonblocking: AtomicBool,
-    /// SO_RCVTIMEO is set.
-    has_timeout: AtomicBool,
     /// What the program wants to be told beside a datagram (`told::want`).
     wants: AtomicU32,
     /// Others may have its port, too.
@@ -185,7 +184,6 @@ fn new_record() -> Option<&'static Record> {
     };
     let r = record(number)?;
     r.generation.fetch_add(1, Relaxed);
-    r.has_timeout.store(false, Relaxed);
     r.wants.store(0, Relaxed);
     r.shares.store(false, Relaxed);
     r.steers.store(false, Relaxed);
@@ -319,8 +317,25 @@ impl Record {
         self.outbound.forget_peer();
     }
 
-    fn is_nonblocking(&self, flags: i32) -> bool {
-        flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Relaxed)
+    /// Whether a receive does not wait, without any doubt.
+    #[inline]
+    fn is_known_nonblocking(&self, flags: i32) -> bool {
+        flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Relaxed) && !self.may_be_anothers()
+    }
+
+    /// Whether a receive that finds nothing does not wait. Who has the socket, too, may have let it since.
+    fn is_nonblocking(&self, fd: i32, flags: i32) -> bool {
+        if self.is_known_nonblocking(flags) || !self.nonblocking.load(Relaxed) {
+            return self.is_known_nonblocking(flags);
+        }
+        self.look_at_flags(fd);
+        self.nonblocking.load(Relaxed)
+    }
+
+    fn look_at_flags(&self, fd: i32) {
+        if let Ok(now) = fd::status_flags(fd) {
+            self.nonblocking.store(now & libc::O_NONBLOCK != 0, Relaxed);
+        }
     }
 }
 
@@ -365,9 +380,7 @@ pub fn option_set(fd: i32, level: i32, name: i32) {
         r.is_changed();
     }
     match effect {
-        Effect::None => {
-            r.has_timeout.store(sock::option_time(fd, libc::SO_RCVTIMEO).unwrap_or(0) != 0, Relaxed);
-        }
+        Effect::None => {}
         // Who has the mailbox knows how much may wait there: the next one is as large as the program wants it.
         Effect::Room => r.end_mailbox(Reason::RecalledOption),
         // A route knows how long its datagrams may be.

@@ -13,7 +13,7 @@ use bypath_shm::dgram::Octets;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, clock, strangers, thread};
+use bypath_sys::{Errno, clock, sock, strangers, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Octets of a record's head: the source's address, its port, the processor it was sent on.
@@ -399,7 +399,7 @@ impl Record {
         if signals::is_cancelled() {
             return Receiving::Done(Err(Errno::INTR));
         }
-        let (peeks, nonblocking) = (flags & libc::MSG_PEEK != 0, self.is_nonblocking(flags));
+        let peeks = flags & libc::MSG_PEEK != 0;
         let frame = thread::stack_address();
         if flags & libc::MSG_ERRQUEUE != 0 {
             return self.real(None, true);
@@ -407,7 +407,8 @@ impl Record {
         let mut rounds = 0;
         'again: loop {
             if !self.has_mailbox() {
-                if nonblocking {
+                // Else the kernel says whether it waits.
+                if self.is_known_nonblocking(flags) {
                     return self.real(None, peeks);
                 }
                 match self.sleep(frame, peeks, false) {
@@ -441,7 +442,7 @@ impl Record {
                         continue 'again;
                     }
                 }
-                let waits = rounds <= WAITED;
+                let (nonblocking, waits) = (self.is_nonblocking(fd, flags), rounds <= WAITED);
                 match self.empty(&call, fd, &reader, (nonblocking, peeks, waits), frame) {
                     Next::Answer(answer) => return answer,
                     Next::Again => continue 'again,
@@ -505,8 +506,10 @@ impl Record {
         }
         if !found && call.is_wanted() {
             // Handlers run now, as they do in the kernel's call.
+            let has_limit = || sock::option_time(fd, libc::SO_RCVTIMEO).unwrap_or(0) != 0;
             return match call.parked(|| Ok(())) {
-                Err(e) if !signals::restarts(call.thread, self.has_timeout.load(Relaxed)) => {
+                // Others may have set it.
+                Err(e) if !signals::restarts(call.thread, has_limit()) => {
                     Next::Answer(Receiving::Done(Err(e)))
                 }
                 _ => Next::Again,
