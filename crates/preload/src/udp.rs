@@ -14,10 +14,22 @@ use bypath_sys::thread::stack_address;
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, sockaddr, socklen_t};
 
-/// The followed UDP socket behind `fd`, if this process may do anything to it.
+/// The followed UDP socket behind `fd`, for a call that receives, if this process may do anything to it.
 #[inline]
 pub(crate) fn of(fd: c_int) -> Option<&'static Record> {
-    udp::of(fd).filter(|_| !borrowed_memory())
+    let r = udp::of(fd)?;
+    if borrowed_memory() {
+        receives_as_child(r);
+        return None;
+    }
+    Some(r)
+}
+
+/// Before a child in borrowed memory receives, by the kernel: what waits in the mailbox has come first.
+#[cold]
+#[inline(never)]
+fn receives_as_child(r: &Record) {
+    kept(|| r.child_receives());
 }
 
 /// As [`of`], for a call that sends: of a child in borrowed memory, too, whose datagrams are the kernel's.

@@ -151,6 +151,25 @@ static void do_vfork_write(struct args *a, struct out *o)
     say(o, "status %d", WEXITSTATUS(status));
 }
 
+/* vfork_recv FD LEN: a vfork child receives, and does not wait. */
+static void do_vfork_recv(struct args *a, struct out *o)
+{
+    unsigned char octets[256];
+    size_t len = (size_t)num(a, 2) > sizeof octets ? sizeof octets : (size_t)num(a, 2);
+    int fd = (int)num(a, 1), status = 0;
+    volatile long got = -1;
+    volatile int error = 0;
+    pid_t pid = vfork();
+    if (pid == 0) {
+        errno = UNTOUCHED;
+        got = recv(fd, octets, len, MSG_DONTWAIT);
+        error = errno;
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    answer(o, got, error);
+}
+
 /* vfork_over FD: a vfork child executes a program that finds something else at FD */
 static void do_vfork_over(struct args *a, struct out *o)
 {
@@ -373,7 +392,7 @@ static void do_preloaded(struct args *a, struct out *o)
 
 const struct command process_commands[] = {
     {"fork", do_fork},       {"exec", do_exec},           {"spawn", do_spawn},
-    {"vfork_exec", do_vfork_exec}, {"vfork_write", do_vfork_write}, {"vfork_over", do_vfork_over}, {"system", do_system}, {"popen", do_popen},
+    {"vfork_exec", do_vfork_exec}, {"vfork_write", do_vfork_write}, {"vfork_over", do_vfork_over}, {"vfork_recv", do_vfork_recv}, {"system", do_system}, {"popen", do_popen},
     {"strike", do_strike},   {"wait", do_wait},       {"scm_send", do_scm_send},   {"scm_recv", do_scm_recv},
     {"sigaction", do_sigaction}, {"signals", do_signals}, {"wait_signal", do_wait_signal},
     {"kill", do_kill},       {"setitimer", do_setitimer}, {"_exit", do_exit_now},

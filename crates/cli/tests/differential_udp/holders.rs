@@ -205,6 +205,24 @@ scripts! {
         s vfork_set 3 rcvtimeo 60
         s timed 50 400 recv 3 10
     ";
+    what_waits_is_a_vfork_childs_to_read, "what waits when another gets the socket", Ring: "
+        dgrams 127.0.0.1
+        c connect 3 @s:3
+        pings -
+        s recv 3 10 dontwait
+        c send 3 10 1
+        c send 3 11 1
+        s vfork_recv 3 100
+        c send 3 12 1
+        s receive 3 100
+        s receive 3 100
+        s receive 3 100 dontwait
+        s vfork_recv 3 100
+        pings -
+        s recv 3 10 dontwait
+        c send 3 13 1
+        s receive 3 100
+    ";
     a_mode_that_another_holder_sets, "several processes on one socket", Either: "
         dgrams 127.0.0.1
         s fcntl 3 setfl nonblock

@@ -167,6 +167,15 @@ impl Record {
         }
     }
 
+    /// Before a child in this process's memory (vfork) receives: it finds what the kernel has. A mailbox that is over is the parent's to close.
+    #[cold]
+    pub fn child_receives(&self) {
+        if self.has_mailbox() {
+            self.recall(Readers::Some);
+            self.kill_mailbox();
+        }
+    }
+
     /// Before this process has it no more: what could not be recalled as others got it goes to them, behind what the kernel has. Who was forked with the ring
     /// may read it there.
     pub(super) fn leave_the_rest(&self) {
