@@ -275,6 +275,7 @@ over_unix! {
         posix_spawn_of_a_preloaded_heir
         posix_spawn_does_not_see_cloexec
         vfork_and_exec_hand_on_the_connection
+        what_a_vfork_child_sets_holds
         system_hands_on_the_connection
         popen_hands_on_the_connection
         a_descriptor_sent_to_another_process
