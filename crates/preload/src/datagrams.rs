@@ -52,6 +52,12 @@ impl Beside {
         }
     }
 
+    /// The same of a message that is sent: an address of no octets in a header is none.
+    pub(crate) fn sent(m: &msghdr) -> Beside {
+        let beside = Beside::of(m);
+        Beside { name: if beside.name_len == 0 { 0 } else { beside.name }, ..beside }
+    }
+
     /// Of an address alone.
     pub(crate) fn address(at: *const sockaddr, len: socklen_t) -> Beside {
         Beside { name: at as usize, name_len: len as usize, ..Beside::default() }
@@ -88,7 +94,7 @@ pub(crate) fn send(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) -> Op
     }
     let mut room = [0u8; MAX_ADDRESS];
     let mut raw = None;
-    if beside.name != 0 && beside.name_len > 0 {
+    if beside.name != 0 {
         let given = memory::slice(beside.name as *const u8, beside.name_len.min(MAX_ADDRESS));
         let Some(given) = given.filter(|_| beside.name_len <= MAX_ADDRESS) else {
             return datagrams::is_served(fd)
@@ -247,7 +253,8 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
             Err(e) => failed(e.raw_os_error()),
         };
     }
-    if flags & libc::MSG_OOB != 0 {
+    // UDP passes that flag over.
+    if flags & libc::MSG_OOB != 0 && r.pings() {
         return failed(libc::EOPNOTSUPP);
     }
     let how = flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) | libc::MSG_TRUNC;

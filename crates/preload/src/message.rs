@@ -281,10 +281,10 @@ fn send_message(
     };
     if hook::moves_datagrams() {
         if let Some(r) = udp::to_send(fd) {
-            return udp::send(fd, r, iov, Beside::of(&m), flags, real);
+            return udp::send(fd, r, iov, Beside::sent(&m), flags, real);
         }
         if datagrams::concerns(fd)
-            && let Some(n) = datagrams::send(fd, iov, Beside::of(&m), flags)
+            && let Some(n) = datagrams::send(fd, iov, Beside::sent(&m), flags)
         {
             return n;
         }

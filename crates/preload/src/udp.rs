@@ -313,7 +313,7 @@ pub(crate) fn send_messages(
         // SAFETY: a header inside the program's array.
         let real = || unsafe { message::<{ index("sendmsg") }>(fd, head.cast_mut(), flags) };
         let n = match memory::message(head) {
-            Some((h, iov)) => send(fd, r, iov, Beside::of(&h), flags, real),
+            Some((h, iov)) => send(fd, r, iov, Beside::sent(&h), flags, real),
             None => real(),
         };
         if n < 0 {

@@ -284,6 +284,11 @@ impl Record {
         self.settled.load(Relaxed)
     }
 
+    /// Whether it is a ping socket.
+    pub fn pings(&self) -> bool {
+        self.protocol() != libc::IPPROTO_UDP
+    }
+
     /// What rules know it as: one that pings is of no protocol of theirs.
     fn ruled_as(&self) -> Option<Protocol> {
         (self.protocol() == libc::IPPROTO_UDP).then_some(Protocol::Udp)
