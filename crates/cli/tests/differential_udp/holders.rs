@@ -225,9 +225,9 @@ scripts! {
     ";
     a_mode_that_another_holder_sets, "several processes on one socket", Either: "
         dgrams 127.0.0.1
-        s fcntl 3 setfl nonblock
         s fork heir
         pings
+        s fcntl 3 setfl nonblock
         heir fcntl 3 setfl 0
         s recv 3 10 dontwait
         s go waits recv 3 100
@@ -242,9 +242,9 @@ scripts! {
     a_mode_that_a_plain_program_sets, "several processes on one socket", Either: "
         dgrams inherited 127.0.0.1
         pings
-        s fcntl 3 setfl nonblock
         s spawn other plain
         pings
+        s fcntl 3 setfl nonblock
         other fcntl 3 setfl 0
         s recv 3 10 dontwait
         s go waits recv 3 100
