@@ -21,8 +21,8 @@ use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;
 pub use crate::verdict::{Cold, Verdict};
 use crate::{
-    carrier, epoll, flush, fork, heir, life, log, options, peer, poll, ready, sealed, service, signals,
-    state, stream, switch, thread, uring,
+    carrier, connects, epoll, flush, fork, heir, life, log, options, peer, poll, ready, sealed, service,
+    signals, state, stream, switch, thread, uring,
 };
 pub use bypath_shm::datagram as record;
 pub use bypath_shm::reason::Reason;
@@ -108,7 +108,7 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
 
 /// Before `connect()` on `fd`.
 pub fn connect_begin(fd: i32, dissolves: bool) {
-    life::connect_begin(fd, dissolves);
+    connects::begin(fd, dissolves);
 }
 
 /// Receive: read, readv, recv, recvfrom. `flags` are MSG_*.
@@ -411,7 +411,7 @@ pub fn named(fd: i32, is_chosen: bool) {
 
 /// After `connect()`; `begun`: it is connected now, or about to be.
 pub fn connect_end(fd: i32, begun: bool) {
-    life::connect_end(fd, begun);
+    connects::end(fd, begun);
     named(fd, false);
 }
 

@@ -11,6 +11,7 @@
 mod budget;
 mod carrier;
 pub mod config;
+mod connects;
 mod cut;
 mod epoll;
 pub mod fault;
