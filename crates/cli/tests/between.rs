@@ -124,6 +124,17 @@ fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
 }
 
 #[test]
+fn a_receive_of_a_dissolved_connection_has_nothing() {
+    between("copied-out", "dissolved");
+}
+
+#[test]
+fn what_was_begun_for_one_connection_is_not_sent_on_another() {
+    between("attended", "parted");
+    between("attended", "long");
+}
+
+#[test]
 fn a_number_that_is_replaced_is_never_closed() {
     between("to-sleep", "replaced");
     between("ring-empty", "replaced");

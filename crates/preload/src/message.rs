@@ -442,6 +442,7 @@ fn send_messages(fd: c_int, all: &mut [mmsghdr], flags: c_int) -> c_int {
         let rest_since = (i > 0).then_some(handlers);
         let n = send_message(fd, header, flags, rest_since, || {
             parts.hold();
+            let Some(fd) = parts.number() else { return errno::fail(libc::EBADF) };
             // SAFETY: a header inside the program's array.
             unsafe { sendmsg(fd, header, flags) }
         });
@@ -487,12 +488,13 @@ fn receive_messages(
                 };
             }
             parts.hold();
+            let Some(fd) = parts.number() else { return errno::fail(libc::EBADF) };
             // SAFETY: a header inside the program's array.
             unsafe { recvmsg(fd, header, flags) }
         });
         if n < 0 {
             // EINTR: the kernel keeps a number there that programs are not meant to see.
-            if i > 0 && !matches!(errno::get(), libc::EAGAIN | libc::EINTR) {
+            if i > 0 && !matches!(errno::get(), libc::EAGAIN | libc::EINTR | libc::EBADF) {
                 parts.keep_error(errno::get());
             }
             return partial(i, before);

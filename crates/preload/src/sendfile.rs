@@ -67,13 +67,17 @@ pub(crate) fn send(
                 // The kernel holds both for one part only.
                 let goes_on = left > PART && report.may_wait() && raw::is_regular_file(source.number());
                 let part = if goes_on && parts.hold() && source.hold() { PART } else { left };
-                let sent = kernel(out, source.number(), part);
+                // Taking hold of them may have had to wait.
+                let sent = match parts.number() {
+                    Some(out) => kernel(out, source.number(), part),
+                    None => errno::fail(libc::EBADF),
+                };
                 report.finish(sent);
                 (part, sent)
             }
             FileSend::Pieces => {
                 let since = (done > 0).then_some(handlers);
-                let sent = in_pieces(&parts, out, &mut source, offset, left, since).unwrap_or_else(|| {
+                let sent = in_pieces(&parts, &mut source, offset, left, since).unwrap_or_else(|| {
                     kernel_path(out, source.number());
                     kernel(out, source.number(), left)
                 });
@@ -100,11 +104,10 @@ pub(crate) fn send(
     }
 }
 
-/// Sends `count` bytes of the file on `out`, in pieces. `None` = the kernel's call must answer: not a regular file that can be
+/// Sends `count` bytes of the file, in pieces. `None` = the kernel's call must answer: not a regular file that can be
 /// read, or a pointer that cannot be. `rest_since`: the number of handlers before earlier parts of the call.
 fn in_pieces(
     parts: &Parts,
-    out: c_int,
     source: &mut Source,
     offset: *mut off_t,
     mut count: size_t,
@@ -124,9 +127,7 @@ fn in_pieces(
     let piece = scratch.values::<u8>(PIECE);
     let handlers = rest_since.unwrap_or_else(hook::handlers);
     let mut done = 0;
-    let mut out = Some(out);
     while done < count {
-        let Some(to) = out.take().or_else(|| parts.next()) else { break };
         let wanted = PIECE.min(count - done);
         let got = match raw::pread(source.number(), &mut piece[..wanted], start + done as off_t) {
             Ok([]) => break,
@@ -134,6 +135,13 @@ fn in_pieces(
             // The program gets this error from the kernel's own call, or with the next one.
             Err(_) if done == 0 => return None,
             Err(_) => break,
+        };
+        // Behind the read, which a slow file can make long.
+        let Some(to) = parts.next() else {
+            match done {
+                0 => return Some(errno::fail(libc::EBADF)),
+                _ => break,
+            }
         };
         // After a wait the file's position is not set by a number of the program's.
         let flags = if offset.is_null() && source.held.is_none() { libc::MSG_DONTWAIT } else { 0 };
@@ -148,7 +156,7 @@ fn in_pieces(
             if flags == 0 && count > PIECE {
                 parts.hold();
             }
-            raw::send(to, got, flags)
+            parts.number().map_or_else(|| errno::fail(libc::EBADF), |to| raw::send(to, got, flags))
         });
         let may_wait =
             flags != 0 && if sent < 0 { errno::get() == libc::EAGAIN } else { (sent as usize) < got.len() };

@@ -2,7 +2,7 @@
 
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::Call;
-use crate::{carrier, epoll, flush, guard, life, state, switch, udp};
+use crate::{carrier, cut, epoll, flush, guard, life, state, switch, udp};
 use bypath_shm::direction::ask;
 use bypath_shm::family::Addr;
 use bypath_shm::reason::Reason;
@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering::*;
 pub fn begin(fd: i32, dissolves: bool) {
     udp::connect_begin(fd);
     let Some(s) = table::sock(fd) else { return };
+    // What the library has dissolved already (`cut`) is another connection afterwards.
+    let dissolves = dissolves || s.conn.get().is_some_and(cut::is_off);
     if dissolves && !s.has(flag::LOCAL) && (is_known(s) || s.has(flag::USED | flag::SENT_FIN | flag::NO_READ))
     {
         leave_connection(s, false);

@@ -342,9 +342,18 @@ pub fn dup2_begin(old: i32, new: i32) -> Closing {
             return Closing(life::Closing::none());
         }
         s.replaced.store(new + 1, Release);
+        let closing = close_begin(new);
+        // Whom slow memory holds up is not to go on with another connection.
+        if s.is_warm() && !state::is_borrowed() && !thread::quiesce_within(LATE_NS) {
+            s.is_late.store(true, Release);
+        }
+        return closing;
     }
     close_begin(new)
 }
+
+/// So long calls of other threads may take that are under way when dup2 replaces their socket, and go on with what replaces it.
+const LATE_NS: u64 = 50_000_000;
 
 /// After dup2/dup3; `ret` as returned.
 pub fn dup2_done(token: Closing, old: i32, ret: i32) {

@@ -55,10 +55,10 @@ fn free_place() -> Option<&'static Ring> {
     place.ring.get()
 }
 
-/// Unread bytes that were put aside.
+/// Unread bytes that were put aside: no more than there is room for, whatever others of the family have written there.
 pub fn len(s: &Sock) -> u64 {
     let r = &s.end().r;
-    r.kept.load(Acquire).saturating_sub(r.kept_read.load(Acquire))
+    r.kept.load(Acquire).saturating_sub(r.kept_read.load(Acquire)).min(u64::from(SIZE))
 }
 
 /// Before the kernel shuts both directions down: takes what has arrived in the ring, and what is on its way back to the

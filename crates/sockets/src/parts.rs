@@ -127,6 +127,12 @@ impl Parts {
         if let Some(t) = self.thread {
             t.going.set_part(true);
         }
+        self.number()
+    }
+
+    /// By which number what there was at the begin is called now.
+    #[inline]
+    pub fn number(&self) -> Option<i32> {
         let offered = self.sock.is_some_and(|(s, _)| s.stays.descriptor().is_some());
         if !offered && table::meaning(self.fd) == self.meaning { Some(self.fd) } else { self.find() }
     }

@@ -146,6 +146,8 @@ pub struct Sock {
     pub left: AtomicBool,
     /// The last of its numbers that dup2 gave to another file, plus one; [`ALL`]: it is not followed any more by any.
     pub replaced: AtomicI32,
+    /// A call that was under way when it was replaced did not end for long.
+    pub is_late: AtomicBool,
     /// What an earlier program image of this process left behind of it.
     pub elder: StaticCell<crate::heir::Elder>,
     /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
@@ -198,7 +200,7 @@ impl Sock {
     }
 
     /// Whether another thread has dissolved its connection by connect() to AF_UNSPEC: calls on that have EPIPE.
-    #[cold]
+    #[inline]
     pub fn is_dissolved(&self) -> bool {
         self.replaced.load(Acquire) == ALL
     }
@@ -493,7 +495,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
     sock.caller.store(-1, Relaxed);
-    for flag in [&sock.meeting, &sock.is_unsaid, &sock.sent_last, &sock.left] {
+    for flag in [&sock.meeting, &sock.is_unsaid, &sock.sent_last, &sock.left, &sock.is_late] {
         flag.store(false, Relaxed);
     }
     for word in

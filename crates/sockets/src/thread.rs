@@ -277,6 +277,11 @@ const QUIESCE_NS: u64 = 1_000_000;
 /// Waits (bounded) until every other thread that was inside a call has left it or sleeps. False = not so; what
 /// was to be reused must be kept for later.
 pub fn quiesce() -> bool {
+    quiesce_within(QUIESCE_NS)
+}
+
+/// The same, and how long it waits.
+pub fn quiesce_within(patience_ns: u64) -> bool {
     if process::membarrier().is_err() {
         return false;
     }
@@ -293,7 +298,7 @@ pub fn quiesce() -> bool {
         let epoch = r.epoch.load(Acquire);
         while r.depth.load(Acquire) != 0 && r.epoch.load(Acquire) == epoch {
             let now = clock::monotonic_ns();
-            if now > *deadline.get_or_insert(now + QUIESCE_NS) {
+            if now > *deadline.get_or_insert(now + patience_ns) {
                 return false;
             }
             sys::yield_now();

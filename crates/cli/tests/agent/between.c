@@ -18,6 +18,9 @@
  *     between edge       the kernel tells of an end, once, just after the carrier was looked at
  *     between reused     a receive has copied its bytes: its connection is closed, and another one is in its place
  *     between replaced   a receive is about to sleep, or the ring was empty: another descriptor takes the number
+ *     between dissolved  a receive has copied its bytes: its connection is dissolved
+ *     between parted     the second message of a call is about to be sent: another descriptor takes the number
+ *     between long       a send is about to begin: another descriptor has taken the number long ago
  *     between jumped     a handler leaves a send by siglongjmp; later ones are sent
  *
  * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
@@ -364,6 +367,75 @@ static void replaced(void)
         die("another byte");
 }
 
+/* What it has copied may have been written since. */
+static void dissolved(void)
+{
+    pthread_t thread;
+    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    be_sent();
+    order('s');
+    watch(hold);
+    if (pthread_create(&thread, NULL, copy_old, &connection) != 0)
+        die("pthread_create");
+    await();
+    if (connect(connection, &nobody, sizeof nobody) != 0)
+        die("connect");
+    open_gate();
+    pthread_join(thread, NULL);
+    if (copied_for != -1) {
+        printf("%ld bytes of a connection that is dissolved\n", copied_for);
+        exit(1);
+    }
+}
+
+static atomic_int passes, last_pass;
+
+static void hold_last(void)
+{
+    if (atomic_fetch_add(&passes, 1) < last_pass)
+        atomic_store(&met, 0);
+    else
+        hold();
+}
+
+static void *send_parts(void *sent_parts)
+{
+    char message[MESSAGE] = "parts";
+    struct iovec what = {message, MESSAGE};
+    struct mmsghdr parts[2] = {{.msg_hdr = {.msg_iov = &what, .msg_iovlen = 1}},
+                               {.msg_hdr = {.msg_iov = &what, .msg_iovlen = 1}}};
+    *(long *)sent_parts = last_pass ? sendmmsg(connection, parts, 2, MSG_NOSIGNAL)
+                                    : send(connection, message, MESSAGE, MSG_NOSIGNAL);
+    return NULL;
+}
+
+/* What was begun for one connection does not go to another. */
+static void parted(int part)
+{
+    pthread_t thread;
+    long done;
+    char got;
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, spare) != 0)
+        die("socketpair");
+    last_pass = part;
+    watch(hold_last);
+    if (pthread_create(&thread, NULL, send_parts, &done) != 0)
+        die("pthread_create");
+    while (passes <= part)
+        sched_yield();
+    replace();
+    open_gate();
+    pthread_join(thread, NULL);
+    if (done != (part ? 1 : -1) || recv(spare[1], &got, 1, MSG_DONTWAIT) != -1) {
+        printf("%ld parts of one connection are sent, and then on another\n", done);
+        exit(1);
+    }
+}
+
 static void *poll_cold(void *unused)
 {
     find(poll_for(-1));
@@ -508,6 +580,12 @@ int main(int argc, char **argv)
         reused();
     else if (!strcmp(mode, "replaced"))
         replaced();
+    else if (!strcmp(mode, "dissolved"))
+        dissolved();
+    else if (!strcmp(mode, "parted"))
+        parted(1);
+    else if (!strcmp(mode, "long"))
+        parted(0);
     else if (!strcmp(mode, "jumped"))
         jumped();
     else

@@ -68,6 +68,17 @@ pub enum Step {
     Served,
 }
 
+/// What becomes of a call that dup2 has taken the number from. There was no moment at which that meant nothing, so it is for what has it now: unless a part of
+/// it is done (`rest`), or it was under way for long already.
+#[cold]
+fn replaced(s: &Sock, rest: bool) -> Step {
+    match rest {
+        true => Step::Done(Moved::failed(Errno::BADF)),
+        false if s.is_late.load(Acquire) => Step::Done(Moved::failed(Errno::INTR)),
+        false => Step::Again,
+    }
+}
+
 impl Step {
     /// Of a call on `fd`, which is not followed.
     #[inline]

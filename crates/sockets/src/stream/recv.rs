@@ -1,6 +1,6 @@
 //! Receive: from the ring, or from the carrier without waiting inside it.
 
-use super::{Doubt, Step, accessible, rest, take_error};
+use super::{Doubt, Step, accessible, replaced, rest, take_error};
 use crate::config::Profile;
 use crate::hook::Moved;
 use crate::peer::Conn;
@@ -62,13 +62,14 @@ pub fn recv(
         // What became of the connection the service knows.
         moved = service::calls::ended(fd, false).map_or(Moved::octets(0), Moved::failed);
     }
+    // Of what was read its other end may have written some since, if this thread was held up by the ring's memory.
+    let is_dissolved = s.is_dissolved();
     staying.end(&call, s);
+    if is_dissolved {
+        return Step::Done(Moved::failed(Errno::PIPE));
+    }
     if moved.is(Errno::BADF) && s.is_replaced(fd) {
-        if s.is_dissolved() {
-            return Step::Done(Moved::failed(Errno::PIPE));
-        }
-        // There was no moment at which the number meant nothing: the call is for what has it now.
-        return Step::Again;
+        return replaced(s, rest_since.is_some());
     }
     if moved.is_some() {
         guard::moved(s, false);
@@ -613,6 +614,9 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
     let inc = conn.inc();
     let mut byte = [0u8; 1];
     fault::between("ring-empty");
+    if !table::still(fd, s) {
+        return News::Answer(if done > 0 { Ok(done) } else { Err(Errno::BADF) });
+    }
     let seen = sock::peek(fd, &mut byte);
     let nothing_more = |answer: Result<usize, Errno>| {
         // Ends count only after the tail was loaded once more, and only while the path is still the ring.

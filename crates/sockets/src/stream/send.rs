@@ -1,6 +1,6 @@
 //! Send: into the ring, or to the carrier without waiting inside it.
 
-use super::{Doubt, Step, accessible, rest, take_error};
+use super::{Doubt, Step, accessible, replaced, rest, take_error};
 use crate::flush;
 use crate::hook::Moved;
 use crate::peer::Conn;
@@ -55,7 +55,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> S
             }
             return Step::Done(Moved::failed(Errno::PIPE));
         }
-        return Step::Again;
+        return replaced(s, rest_since.is_some());
     }
     if moved.is_some() {
         guard::moved(s, true);
@@ -107,6 +107,7 @@ fn give(
     let mut doubt = Doubt::new();
     let mut done = 0usize;
     switch::attend();
+    fault::between("attended");
     if flags & libc::MSG_ZEROCOPY != 0 {
         switch::recall_both(s, Reason::RecalledOption, true);
     }

@@ -33,17 +33,14 @@ impl Table {
                 || binding.reuse_address && other.reuse_address && !listens;
             shared || !binding.overlaps(&other)
         });
-        is_free && self.is_free_of_connections(user, binding, bound.is_some())
+        is_free && self.is_free_of_connections(user, binding)
     }
 
     /// The same of connections that were not bound themselves. They are looked at one by one where some are without SO_REUSEADDR only.
-    fn is_free_of_connections(&self, user: Whom, binding: &Binding, is_bound: bool) -> bool {
+    fn is_free_of_connections(&self, user: Whom, binding: &Binding) -> bool {
         let Some(used) = self.used.get(&binding.local.port()) else { return true };
         if binding.reuse_address && used.alone == 0 {
             return true;
-        }
-        if !is_bound && !binding.reuse_address && !binding.reuse_port {
-            return false;
         }
         let mut entries = (0..self.places()).filter_map(|index| self.entry(index));
         let shares_with = |entry: &Entry| shares(binding, &entry.here(), entry.user == user);
@@ -82,7 +79,8 @@ impl Table {
     }
 
     /// Whether another user calls from there: who calls the listener might meet that (RFC 9293, 3.5: simultaneous open). Or has a connection
-    /// there that shares its port with nobody: who calls may mean him.
+    /// there that shares its port with nobody: who calls may mean him, unless he has closed it. (What is bound by wish to where such a one is
+    /// left has been refused before.)
     pub fn is_used_by_another(&self, user: Whom, binding: &Binding) -> bool {
         // Of most ports nothing goes out.
         self.used.contains_key(&binding.local.port())
@@ -94,7 +92,7 @@ impl Table {
                 let calls = matches!(entry.owner, Owner::Application)
                     && matches!(entry.connection.state(), State::SynSent | State::SynReceived);
                 calls && Binding::new(entry.ends.local()).overlaps(binding)
-                    || !entry.bound && !shares(binding, &entry.here(), false)
+                    || !entry.bound && entry.owner != Owner::Orphan && !shares(binding, &entry.here(), false)
             })
     }
 

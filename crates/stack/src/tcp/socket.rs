@@ -127,6 +127,11 @@ impl Stack {
         }
         self.tcp.orphans += 1;
         self.tcp.give(index, Owner::Orphan);
+        // A port that it had chosen it only uses from now on: who may have so many sockets has no more ports to himself.
+        self.tcp.release(index);
+        if let Some(entry) = self.tcp.entry_mut(index) {
+            entry.bound = false;
+        }
         self.settle(now, index, &before);
     }
 }

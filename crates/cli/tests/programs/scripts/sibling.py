@@ -1,6 +1,7 @@
 """sibling.py PORT SEED ENDS: a process exchanges octets with an echo server while a child of its writes nonsense into what
 the two share about their sockets: the records that begin at octet ENDS. What becomes of its connections does not matter."""
 import ctypes
+import fcntl
 import os
 import random
 import re
@@ -8,6 +9,7 @@ import select
 import signal
 import socket
 import sys
+import termios
 import time
 
 RECORDS, RECORD = 8, 512
@@ -29,8 +31,12 @@ def nonsense(at, dice):
     while os.getppid() == parent:
         record = at + RECORD * dice.randrange(RECORDS)
         word = dice.choice([*WORDS, dice.getrandbits(32)])
-        if dice.random() < 0.02:
+        kind = dice.random()
+        if kind < 0.02:
             ctypes.memset(record, word & 0xFF, RECORD)
+        elif kind < 0.3:
+            long = dice.choice([0, (1 << 64) - 1, 1 << 63, (1 << 64) - (1 << 20)])
+            ctypes.memmove(record + 8 * dice.randrange(RECORD // 8), long.to_bytes(8, "little"), 8)
         else:
             offset = 4 * dice.randrange(RECORD // 4)
             ctypes.memmove(record + offset, word.to_bytes(4, "little"), 4)
@@ -45,6 +51,7 @@ def line(port):
 
 def exchange(s, dice):
     s.sendall(b"S" * dice.choice([1, 100, 5000, 60000]))
+    fcntl.ioctl(s, termios.FIONREAD, bytes(4))
     s.recv(200000)
     select.select([s], [], [], 0)
 

@@ -440,6 +440,47 @@ fn nobody_listens_at_the_port_of_another_users_connection() {
     }
 }
 
+/// Or his ports would be twice as many as the sockets that he may have.
+#[test]
+fn what_a_user_has_left_keeps_no_port_from_who_has_no_wish_for_one() {
+    let config = Config { ephemeral: 50_000..=50_001, ..Config::default() };
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    let server = listen(&mut world, 1, "0.0.0.0:80");
+    let now = world.now();
+    let open = |world: &mut World, user, port: u16| {
+        let id = world.hosts[0].stack.open_tcp().unwrap();
+        tcp(world, 0, id).set_user(user);
+        let bound = tcp(world, 0, id).bind(format!("0.0.0.0:{port}").parse().unwrap());
+        bound.map(|local| (id, local.port()))
+    };
+    for port in [50_000, 50_001] {
+        let (id, _) = open(&mut world, 7, port).unwrap();
+        tcp(&mut world, 0, id).connect(now, "10.0.0.2:80".parse().unwrap()).unwrap();
+        world.millis(10);
+        tcp(&mut world, 1, server).accept().unwrap();
+        world.hosts[0].stack.close(id);
+        world.millis(10);
+    }
+    assert_eq!(world.hosts[0].stack.usage().orphans, 2);
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
+    // By wish it is not to be had, as with the kernel.
+    assert!(open(&mut world, 8, 50_000).is_err() && open(&mut world, 7, 50_001).is_err());
+    let elsewhere = world.hosts[0].stack.open_tcp().unwrap();
+    tcp(&mut world, 0, elsewhere).bind("127.0.0.1:50000".parse().unwrap()).unwrap();
+    world.hosts[0].stack.close(elsewhere);
+    let (first, one) = open(&mut world, 8, 0).unwrap();
+    let (second, other) = open(&mut world, 8, 0).unwrap();
+    assert_ne!(one, other);
+    tcp(&mut world, 0, first).listen(1).unwrap();
+    tcp(&mut world, 0, second).listen(1).unwrap();
+    assert!(open(&mut world, 9, 0).is_err());
+    world.hosts[0].stack.close(first);
+    let caller = world.hosts[0].stack.open_tcp().unwrap();
+    tcp(&mut world, 0, caller).set_user(9);
+    assert!(tcp(&mut world, 0, caller).connect(now, "10.0.0.2:81".parse().unwrap()).is_ok());
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
+}
+
 #[test]
 fn who_resets_a_connection_and_leaves_it_can_have_its_port_again_at_once() {
     let mut world = World::new(2, 1);
