@@ -139,6 +139,9 @@ impl Side {
         let mut tcp = self.stack.tcp(self.listener).expect("it is there");
         let wanted = settings(self.wants, tcp.settings());
         tcp.set_settings(now, wanted);
+        // Connections of a listener before it say so, too.
+        let options = tcp::Options { reuse_address: true, ..tcp.options() };
+        tcp.set_options(options);
         tcp.bind(SocketAddr::new([0u16; 8].into(), PORT)).expect("a free port");
         tcp.listen(4).expect("nobody else listens");
     }
@@ -147,9 +150,6 @@ impl Side {
     pub fn listens_anew(&mut self, now: Instant) {
         self.stack.close(self.listener);
         self.listener = self.stack.open_tcp().expect("room for a socket");
-        let mut tcp = self.stack.tcp(self.listener).expect("it is there");
-        let options = tcp::Options { reuse_address: true, ..tcp.options() };
-        tcp.set_options(options);
         self.listens(now);
     }
 
