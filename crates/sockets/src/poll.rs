@@ -11,7 +11,7 @@ use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::{self as threads, Call, Use};
 use crate::wait::{STALL_NS, SpinHistory};
-use crate::{epoll, fault, udp};
+use crate::{epoll, fault, siblings, udp};
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd as Kernel, ppoll};
@@ -120,6 +120,7 @@ fn wait(
             return Err(Errno::BADF);
         }
         switch::attend();
+        siblings::look_if_due(call);
         if evaluate(fds, scratch) > 0 || timeout_ns == Some(0) {
             ppoll(&mut scratch[..n], Some(0), 0)?;
             return Ok(merge(fds, scratch));

@@ -1,11 +1,11 @@
 //! What a sibling that was killed left undone on a shared end, and would be done by nobody: bytes that it was sending
 //! again through the carrier, and the wake of a reader. Whoever sends on the end does it in passing; this is for
 //! processes of the family that only wait. So is the look at what the other end asks of a process that inherited the
-//! end: it marks the inbox of the parent.
+//! end: it marks the inbox of the parent. And whether ends that only send no more are still there, of which TCP tells nothing.
 
 use crate::state::{self, State};
 use crate::thread::Call;
-use crate::{flush, switch, table};
+use crate::{carrier, flush, switch, table};
 use bypath_shm::family::wpath;
 use bypath_sys::clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -15,6 +15,8 @@ pub const PERIOD_NS: u64 = 100_000_000;
 
 /// Some mapped end may be shared.
 static SHARED: AtomicBool = AtomicBool::new(false);
+/// Some other end may have shut its sending side down, and be gone.
+static HALVES: AtomicBool = AtomicBool::new(false);
 /// When shared ends were last looked at.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
@@ -39,6 +41,28 @@ pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
     if SHARED.load(Relaxed) { Some(bound.unwrap_or(u64::MAX).min(PERIOD_NS)) } else { bound }
 }
 
+/// There is an end that has shut its sending side down: whether it is there has to be looked at.
+pub fn watch() {
+    if !HALVES.load(Relaxed) {
+        HALVES.store(true, Release);
+        SHARED.store(true, Release);
+    }
+}
+
+/// Whether there is such an end.
+#[inline]
+pub fn is_watching() -> bool {
+    HALVES.load(Relaxed)
+}
+
+/// Looks after such ends, for who does not sleep.
+#[inline]
+pub fn look_if_due(call: &Call) {
+    if HALVES.load(Relaxed) {
+        look(call);
+    }
+}
+
 #[cold]
 fn look(call: &Call) {
     let (now, last) = (clock::monotonic_ns(), LOOKED.load(Relaxed));
@@ -50,11 +74,19 @@ fn look(call: &Call) {
     // Who lives is asked first: who dies after that is found by the next look.
     let living = state.living_places() & !state.bit();
     SHARED.store(false, SeqCst);
+    HALVES.store(false, SeqCst);
     table::each_sock(|s| look_after(s, state, living, call));
 }
 
 fn look_after(s: &'static table::Sock, state: &State, living: u64, call: &Call) {
     let Some(conn) = s.conn.get() else { return };
+    // `switch::is_half_closed` has it looked at again.
+    if s.end().w.path.load(Acquire) != wpath::KERNEL && switch::is_half_closed(s, conn) {
+        let is_left = state::LIFE.try_lock(table::tid()).is_some_and(|_life| carrier::of(s).is_left(s));
+        if is_left {
+            switch::peer_ended(s, conn, true, call);
+        }
+    }
     let others = s.end().holders.load(Acquire) & !state.bit();
     // What the other end asks for it tells the process that it knows: the one that was forked looks for itself.
     let unheard = s.is_inherited() && s.end().w.path.load(Relaxed) != wpath::KERNEL;

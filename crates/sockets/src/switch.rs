@@ -9,7 +9,9 @@ use crate::table::{Sock, UNPUBLISHED, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, uring, wish};
+use crate::{
+    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, siblings, uring, wish,
+};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -384,16 +386,27 @@ pub fn answer_demand(s: &'static Sock, conn: &'static Conn) {
     }
 }
 
-/// Whether the other end has shut its sending side down only, and the carrier will still tell when it is gone. After TCP's FIN nothing comes that would.
+/// Whether the other end has shut its sending side down only, and it will be seen when it is gone. After TCP's FIN nothing comes that would tell: it is asked for
+/// now and then.
+#[inline]
 pub fn is_half_closed(s: &Sock, conn: &Conn) -> bool {
-    conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 && carrier::of(s).tells_after_fin(s)
+    conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 && is_watched(s)
+}
+
+#[cold]
+fn is_watched(s: &Sock) -> bool {
+    let is_watched = carrier::of(s).tells_after_fin(s);
+    if is_watched {
+        siblings::watch();
+    }
+    is_watched
 }
 
 /// The carrier reported the other end's FIN or an error: outgoing bytes go the kernel's way, so that it answers
 /// as TCP does, now and when an end that only sends no more is gone.
 pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Call) {
     if !reset && is_half_closed(s, conn) {
-        return;
+        return siblings::look_if_due(call);
     }
     s.set(flag::PEER_GONE);
     flush::recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);

@@ -157,8 +157,11 @@ pub trait Backend: Sync {
     /// receiving side, and a writer that waits for room learns of the sending side's from poll.
     fn shutdown_is_gentle(&self) -> bool;
 
-    /// Whether it shows, after the other end's FIN has, that this end is gone, and that is all there is to know.
+    /// Whether it can be seen, after the other end's FIN, that this end is gone: by the carrier, or by [`Backend::is_left`].
     fn tells_after_fin(&self, s: &Sock) -> bool;
+
+    /// Whether nobody has the other end any more, which has sent its FIN, as far as is known. Under [`state::LIFE`].
+    fn is_left(&self, s: &Sock) -> bool;
 
     /// Ends a connection that is beyond use, as a reset does where the kind knows one.
     fn reset(&self, s: &Sock);

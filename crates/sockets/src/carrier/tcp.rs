@@ -135,9 +135,18 @@ impl Backend for Tcp {
         true
     }
 
-    fn tells_after_fin(&self, _s: &Sock) -> bool {
-        // Only what is sent is answered.
-        false
+    fn tells_after_fin(&self, s: &Sock) -> bool {
+        // In another network namespace nobody can be asked for it.
+        s.abroad.load(Relaxed) == 0
+    }
+
+    fn is_left(&self, s: &Sock) -> bool {
+        let fd = s.carrier();
+        let found = state::netlink().and_then(|netlink| {
+            sockdiag::tcp(netlink, &sock::remote_address(fd)?, &sock::local_address(fd)?)
+        });
+        let known = s.end().peer_cookie.load(Relaxed);
+        !matches!(found, Ok(Some(found)) if found.inode != 0 && found.cookie == known)
     }
 
     fn reset(&self, s: &Sock) {

@@ -100,6 +100,10 @@ impl Backend for Unix {
         s.served().is_some()
     }
 
+    fn is_left(&self, _s: &Sock) -> bool {
+        false
+    }
+
     fn reset(&self, s: &Sock) {
         sock::shutdown(s.carrier(), libc::SHUT_RDWR);
     }

@@ -10,7 +10,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, service};
+use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, service, siblings};
 use bypath_shm::direction::{ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -363,7 +363,8 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     // The clock is not read for every small message.
     let tail = s.end().w.tail.load(Relaxed);
     conn.tx.prefetch_write(tail.wrapping_add(512));
-    if tail >> 10 != position::back(tail, n as u64) >> 10 && wait::peer_check_due(s, wait::EACH_MS) {
+    let is_due = tail >> 10 != position::back(tail, n as u64) >> 10 || siblings::is_watching();
+    if is_due && wait::peer_check_due(s, wait::EACH_MS) {
         let (gone, reset) = wait::peer_end(s);
         if gone {
             switch::peer_ended(s, conn, reset, call);
