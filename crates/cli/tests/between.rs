@@ -16,11 +16,14 @@ const TRIES: u32 = 10;
 #[track_caller]
 fn said(place: &str, mode: &str) -> String {
     let places: Vec<String> = place.split(',').map(|place| format!("{place}:0")).collect();
-    static PROGRAMS: [OnceLock<PathBuf>; 2] = [const { OnceLock::new() }; 2];
-    let others = ["forked", "forked-edge", "marked", "passed", "kept"].contains(&mode);
-    let name = if others { "between_others" } else { "between" };
+    static PROGRAMS: [OnceLock<PathBuf>; 3] = [const { OnceLock::new() }; 3];
+    let (at, name) = match mode {
+        "forked" | "forked-edge" | "marked" | "passed" | "kept" => (1, "between_others"),
+        _ if mode.starts_with("meant-") => (2, "meant"),
+        _ => (0, "between"),
+    };
     let build = || programs::compile(name, &[&format!("{name}.c")], &["-Wno-unused-function"]);
-    let program = PROGRAMS[usize::from(others)].get_or_init(build);
+    let program = PROGRAMS[at].get_or_init(build);
     let mut command = Command::new(program);
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
         command.env_remove(variable);
@@ -132,6 +135,31 @@ fn a_receive_of_a_dissolved_connection_has_nothing() {
 fn what_was_begun_for_one_connection_is_not_sent_on_another() {
     between("attended", "parted");
     between("attended", "long");
+}
+
+#[test]
+fn a_call_that_took_a_connection_back_is_not_for_what_has_its_number_by_then() {
+    for call in [
+        "splice",
+        "splice-from",
+        "sendfile",
+        "urgent",
+        "urgent-read",
+        "control",
+        "passes",
+        "passed-on",
+        "option",
+        "asynchronous",
+        "shutdown",
+        "print",
+        "stream",
+        "submit",
+        "peek",
+        "dissolve",
+    ] {
+        between("taken-back", &format!("meant-{call}"));
+    }
+    between("foreign-looked", "meant-foreign");
 }
 
 #[test]

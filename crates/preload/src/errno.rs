@@ -1,5 +1,6 @@
 //! The calling thread's errno.
 
+use bypath_sockets::hook::Meant;
 use bypath_sys::{Errno, thread};
 use libc::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -48,6 +49,21 @@ pub(crate) fn kept<R>(f: impl FnOnce() -> R) -> R {
     let r = f();
     set(saved);
     r
+}
+
+/// Runs `takes_back`, in which other ends can hold the thread up, before a call of the kernel's on these numbers. False: one of them is
+/// another file by now, and errno says so.
+#[must_use]
+pub(crate) fn still<const N: usize>(numbers: [c_int; N], takes_back: impl FnOnce()) -> bool {
+    let meant = Meant::begin(numbers);
+    kept(takes_back);
+    is_still(meant.gone())
+}
+
+/// The same behind it, of what was found out.
+#[must_use]
+pub(crate) fn is_still(gone: Option<Errno>) -> bool {
+    gone.inspect(|e| set(e.raw_os_error())).is_none()
 }
 
 /// What a function returns when it fails, and how the result of a raw system call becomes its result.

@@ -2,7 +2,7 @@
 //! convention is that of a function of three arguments.
 
 use crate::child::{borrowed_memory, handed_on};
-use crate::errno::{fail, kept};
+use crate::errno::{fail, kept, still};
 use crate::real::hook;
 use crate::{interfaces, memory};
 use bypath_sockets::hook::{self, datagrams, served, udp};
@@ -70,15 +70,12 @@ hook! {
                 kept(|| udp::keep(fd, hook::Reason::SocketOption));
                 real(fd, request, arg)
             }
-            FIOSETOWN | SIOCSPGRP => {
-                kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
-                real(fd, request, arg)
-            }
-            FIOASYNC => {
-                if memory::read(arg as *const c_int).is_some_and(|on| on != 0) {
-                    kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
-                }
-                real(fd, request, arg)
+            FIOSETOWN | SIOCSPGRP if !may_have(fd, libc::O_ASYNC) => -1,
+            FIOASYNC
+                if memory::read(arg as *const c_int).is_some_and(|on| on != 0)
+                    && !may_have(fd, libc::O_ASYNC) =>
+            {
+                -1
             }
             _ => real(fd, request, arg),
         }
@@ -124,7 +121,9 @@ fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) 
         }
         libc::F_SETFL => {
             // The flags belong to the open file, which a vfork child shares: this is recorded there, too.
-            kept(|| hook::status_flags_begin(fd, arg as c_int));
+            if !may_have(fd, arg as c_int) {
+                return -1;
+            }
             let ret = real();
             if ret >= 0 {
                 kept(|| hook::status_flags_done(fd, arg as c_int));
@@ -138,12 +137,14 @@ fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) 
             }
             ret
         }
-        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX => {
-            kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
-            real()
-        }
+        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX if !may_have(fd, libc::O_ASYNC) => -1,
         _ => real(),
     }
+}
+
+/// Before a call by which it has these file status flags. False: the call fails.
+fn may_have(fd: c_int, flags: c_int) -> bool {
+    flags & libc::O_ASYNC == 0 || still([fd], || hook::status_flags_begin(fd, flags))
 }
 
 fn tell_unread(fd: c_int, to: *mut c_int) {

@@ -2,12 +2,12 @@
 
 use crate::child::borrowed_memory;
 use crate::datagrams::{self, Beside};
-use crate::errno::{answer, kept};
+use crate::errno::{answer, is_still, still};
 use crate::memory;
 use crate::real::hook;
 use crate::served::{received, received_flagged, sent};
 use crate::udp;
-use bypath_sockets::hook::{self, Reason, Verdict, served};
+use bypath_sockets::hook::{self, MeantAll, Reason, Verdict, served};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
 
@@ -38,27 +38,28 @@ pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
     }
 }
 
-/// Before a call whose arguments can only be judged by the kernel.
+/// Before a call whose arguments can only be judged by the kernel. False, as of those below: it fails ([`still`]).
 #[cold]
 #[inline(never)]
-pub(crate) fn to_kernel(fd: c_int) {
-    kept(|| hook::recall(fd, Reason::RecalledSplice, false));
+#[must_use]
+pub(crate) fn to_kernel(fd: c_int) -> bool {
+    still([fd], || hook::recall(fd, Reason::RecalledSplice, false))
 }
 
 /// Before a call whose list cannot be a slice.
 #[cold]
 #[inline(never)]
-pub(crate) fn unless_refused(fd: c_int, list: *const iovec) {
-    if memory::misaligned(list) {
-        to_kernel(fd);
-    }
+#[must_use]
+pub(crate) fn unless_refused(fd: c_int, list: *const iovec) -> bool {
+    !memory::misaligned(list) || to_kernel(fd)
 }
 
 /// Before a call with MSG_OOB.
 #[cold]
 #[inline(never)]
-pub(crate) fn urgent(fd: c_int) {
-    kept(|| hook::recall(fd, Reason::RecalledOob, true));
+#[must_use]
+pub(crate) fn urgent(fd: c_int) -> bool {
+    still([fd], || hook::recall(fd, Reason::RecalledOob, true))
 }
 
 /// A datagram that does not come by the program's own call alone; `None`: the descriptor is no such socket.
@@ -135,10 +136,8 @@ hook! {
             },
             // Nothing to read: as read() above.
             Some(_) => real(fd, iov, count),
-            None => {
-                unless_refused(fd, iov);
-                real(fd, iov, count)
-            }
+            None if unless_refused(fd, iov) => real(fd, iov, count),
+            None => -1,
         }
     }
 
@@ -152,10 +151,8 @@ hook! {
             },
             // Nothing to write: the socket is not asked, not even whether it may be written to.
             Some(_) => real(fd, iov, count),
-            None => {
-                unless_refused(fd, iov);
-                real(fd, iov, count)
-            }
+            None if unless_refused(fd, iov) => real(fd, iov, count),
+            None => -1,
         }
     }
 
@@ -173,10 +170,9 @@ hook! {
                 }
                 return received(fd, hook::recv(fd, user(v), how), how, || real(fd, iov, count, offset, flags));
             }
-            if list.is_some() {
-                to_kernel(fd);
-            } else {
-                unless_refused(fd, iov);
+            let holds = if list.is_some() { to_kernel(fd) } else { unless_refused(fd, iov) };
+            if !holds {
+                return -1;
             }
         }
         real(fd, iov, count, offset, flags)
@@ -196,10 +192,9 @@ hook! {
                 }
                 return sent(fd, hook::send(fd, user(v), how), v, how, || real(fd, iov, count, offset, flags));
             }
-            if list.is_some() {
-                to_kernel(fd);
-            } else {
-                unless_refused(fd, iov);
+            let holds = if list.is_some() { to_kernel(fd) } else { unless_refused(fd, iov) };
+            if !holds {
+                return -1;
             }
         }
         real(fd, iov, count, offset, flags)
@@ -214,8 +209,7 @@ hook! {
             return n;
         }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
-            urgent(fd);
-            return real(fd, buf, len, flags);
+            return if urgent(fd) { real(fd, buf, len, flags) } else { -1 };
         }
         received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
     }
@@ -237,8 +231,7 @@ hook! {
             return n;
         }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
-            urgent(fd);
-            return real(fd, buf, len, flags);
+            return if urgent(fd) { real(fd, buf, len, flags) } else { -1 };
         }
         if let Some(refused) = crate::served::fast_open(fd, flags, std::ptr::null(), 0) {
             return refused;
@@ -252,14 +245,15 @@ hook! {
             let kernel = |out, from, count| real(out, from, offset, count);
             return crate::sendfile::send(out, from, offset, count, kernel, |out, from| to_kernel_pair(from, out));
         }
-        to_kernel_pair(from, out);
-        real(out, from, offset, count)
+        if to_kernel_pair(from, out) { real(out, from, offset, count) } else { -1 }
     }
 
     /// `splice()`, as sendfile().
     fn splice(from: c_int, from_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> isize,
     raw Some(libc::SYS_splice); {
-        to_kernel_pair(from, out);
+        if !to_kernel_pair(from, out) {
+            return -1;
+        }
         let moved = real(from, from_offset, out, out_offset, len, flags);
         // The end of a pair may stand for a reset.
         if moved == 0 && len != 0 && hook::serves() { crate::served::ended(from) } else { moved }
@@ -311,14 +305,17 @@ fn message_flags(flags: c_int) -> Option<c_int> {
     }
 }
 
-fn to_kernel_pair(from: c_int, to: c_int) {
-    for (fd, sending) in [(from, false), (to, true)] {
-        if hook::is_followed(fd) {
-            kept(|| hook::recall_for_splice(fd, sending));
+fn to_kernel_pair(from: c_int, to: c_int) -> bool {
+    still([from, to], || {
+        for (fd, sending) in [(from, false), (to, true)] {
+            if hook::is_followed(fd) {
+                hook::recall_for_splice(fd, sending);
+            }
         }
-    }
+    })
 }
 
+/// The C library looks the number up later, whatever it means by then.
 fn unseen(block: *mut libc::aiocb) {
     // The descriptor is the first member of the block.
     if let Some(fd) = memory::read(block.cast::<c_int>())
@@ -336,15 +333,23 @@ fn all_unseen(list: *const *mut libc::aiocb, count: c_int) {
     }
 }
 
-/// Kernel AIO (`io_submit`) on followed descriptors.
-pub(crate) fn submitted(count: libc::c_long, blocks: *const *const u8) {
+/// Before kernel AIO (`io_submit`) on followed descriptors.
+#[must_use]
+pub(crate) fn submitted(count: libc::c_long, blocks: *const *const u8) -> bool {
     /// Offset of `aio_fildes` in `struct iocb` (linux/aio_abi.h).
     const FD_AT: usize = 20;
-    for block in memory::slice(blocks, usize::try_from(count).unwrap_or(0)).unwrap_or(&[]) {
-        if let Some(fd) = memory::read(block.wrapping_add(FD_AT).cast::<c_int>())
-            && hook::is_followed(fd)
-        {
+    let each = |f: &mut dyn FnMut(c_int)| {
+        for block in memory::slice(blocks, usize::try_from(count).unwrap_or(0)).unwrap_or(&[]) {
+            if let Some(fd) = memory::read(block.wrapping_add(FD_AT).cast::<c_int>()) {
+                f(fd);
+            }
+        }
+    };
+    let meant = MeantAll::begin(each);
+    each(&mut |fd| {
+        if hook::is_followed(fd) {
             hook::recall(fd, Reason::RecalledSplice, true);
         }
-    }
+    });
+    is_still(meant.gone(each))
 }

@@ -4,13 +4,13 @@
 
 use crate::child::borrowed_memory;
 use crate::datagrams::{self, Beside};
-use crate::errno::{self, kept};
+use crate::errno::{self, is_still, kept};
 use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
 use crate::served::sent;
 use crate::udp;
-use bypath_sockets::hook::{self, Parts, Reason, Verdict, served};
+use bypath_sockets::hook::{self, MeantAll, Parts, Reason, Verdict, served};
 use bypath_sys::page::Access;
 use bypath_sys::thread::stack_address;
 use bypath_sys::user::{IoVec, UserControl};
@@ -41,8 +41,7 @@ hook! {
             }
         }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
-            urgent(fd);
-            return real(fd, buf, len, flags, address, address_len);
+            return if urgent(fd) { real(fd, buf, len, flags, address, address_len) } else { -1 };
         }
         match hook::recv(fd, user(&iov), flags) {
             verdict @ (Verdict::Served | Verdict::ServedKernel(_)) => {
@@ -93,8 +92,8 @@ hook! {
                 return refused;
             }
             if !served::is_served(fd) {
-                urgent_or_fast_open(fd, flags);
-                return real(fd, buf, len, flags, address, address_len);
+                let holds = errno::still([fd], || urgent_or_fast_open(fd, flags));
+                return if holds { real(fd, buf, len, flags, address, address_len) } else { -1 };
             }
         }
         if !address.is_null() && hook::is_followed(fd) && !acceptable_address(address, address_len) {
@@ -124,12 +123,12 @@ hook! {
     /// `sendmmsg()`.
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, raw Some(libc::SYS_sendmmsg); {
         let Some(all) = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES)) else {
-            to_kernel(fd);
-            return real(fd, messages, count, flags);
+            return if to_kernel(fd) { real(fd, messages, count, flags) } else { -1 };
         };
         if !hook::is_followed(fd) || is_the_kernels(fd) {
-            all.iter().for_each(|m| announce_passed(&m.msg_hdr));
-            return real(fd, messages, count, flags);
+            let passed = |f: &mut dyn FnMut(c_int)| all.iter().for_each(|m| each_passed(&m.msg_hdr, &mut *f));
+            let holds = still(fd, passed, || announce_passed(passed));
+            return if holds { real(fd, messages, count, flags) } else { -1 };
         }
         if let Some(r) = udp::to_send(fd) {
             return udp::send_messages(fd, r, all, flags, || real(fd, messages, count, flags));
@@ -160,8 +159,7 @@ hook! {
             return udp::receive_messages(fd, r, all, || real(fd, messages, count, flags, timeout));
         }
         let (Some(all), Ok(limit)) = (all, memory::nanoseconds(timeout)) else {
-            to_kernel(fd);
-            return real(fd, messages, count, flags, timeout);
+            return if to_kernel(fd) { real(fd, messages, count, flags, timeout) } else { -1 };
         };
         if flags & libc::MSG_OOB == 0
             && let Some(report) = hook::several_begin(fd, flags, false)
@@ -198,23 +196,34 @@ fn acceptable_address(address: *const sockaddr, len: socklen_t) -> bool {
 #[cold]
 fn urgent_or_fast_open(fd: c_int, flags: c_int) {
     if flags & libc::MSG_OOB != 0 {
-        urgent(fd);
+        hook::recall(fd, Reason::RecalledOob, true);
     } else if hook::is_followed(fd) {
         hook::recall(fd, Reason::FastOpen, true);
     }
 }
 
-/// Descriptors that a message passes to another process must be on the kernel before they leave.
-fn announce_passed(m: &msghdr) {
+/// Runs `takes_back` before messages on `fd` that pass on what `each` names. False: the call fails ([`still`](errno::still)).
+fn still(fd: c_int, each: impl Fn(&mut dyn FnMut(c_int)), takes_back: impl FnOnce()) -> bool {
+    let all = |f: &mut dyn FnMut(c_int)| {
+        f(fd);
+        each(f);
+    };
+    let meant = MeantAll::begin(all);
+    kept(takes_back);
+    is_still(meant.gone(all))
+}
+
+/// Descriptors that messages pass to another process, those that `each` names, must be on the kernel before they leave.
+fn announce_passed(each: impl Fn(&mut dyn FnMut(c_int))) {
     let mut any = false;
-    each_passed(m, |_| any = true);
+    each(&mut |_| any = true);
     if !any {
         return;
     }
     if hook::is_sealed() {
         hook::spread_everything();
     }
-    hook::recall_passed(|f| each_passed(m, f));
+    hook::recall_passed(each);
 }
 
 /// Every descriptor in a message's control data.
@@ -270,14 +279,14 @@ fn send_message(
     real: impl FnOnce() -> isize,
 ) -> isize {
     let Some((m, iov)) = memory::message(message) else {
-        if let Some(m) = memory::read(message) {
-            if hook::is_followed(fd) {
-                unless_refused(fd, m.msg_iov);
-            } else {
-                announce_passed(&m);
+        let holds = memory::read(message).is_none_or(|m| {
+            let passed = |f: &mut dyn FnMut(c_int)| each_passed(&m, f);
+            match hook::is_followed(fd) {
+                true => unless_refused(fd, m.msg_iov),
+                false => still(fd, passed, || announce_passed(passed)),
             }
-        }
-        return real();
+        });
+        return if holds { real() } else { -1 };
     };
     if hook::moves_datagrams() {
         if let Some(r) = udp::to_send(fd) {
@@ -299,8 +308,7 @@ fn send_message(
             // TCP passes no descriptors, and has no other use for control messages here.
             return crate::served::send_plainly(fd, iov, flags);
         }
-        special(fd, &m, flags);
-        return real();
+        return if special(fd, &m, flags) { real() } else { -1 };
     }
     if !m.msg_name.is_null() && hook::is_followed(fd) && !acceptable_name(&m) {
         return real();
@@ -318,18 +326,21 @@ fn acceptable_name(m: &msghdr) -> bool {
     (m.msg_namelen as c_int) >= 0 && (len == 0 || memory::readable(m.msg_name.cast::<u8>(), len))
 }
 
-/// Control data or a flag that a ring cannot carry.
+/// Control data or a flag that a ring cannot carry. False: the call fails.
 #[cold]
-fn special(fd: c_int, m: &msghdr, flags: c_int) {
-    if m.msg_controllen != 0 {
-        announce_passed(m);
-        if hook::is_followed(fd) {
-            hook::recall(fd, Reason::RecalledOption, true);
+fn special(fd: c_int, m: &msghdr, flags: c_int) -> bool {
+    let passed = |f: &mut dyn FnMut(c_int)| each_passed(m, f);
+    still(fd, passed, || {
+        if m.msg_controllen != 0 {
+            announce_passed(passed);
+            if hook::is_followed(fd) {
+                hook::recall(fd, Reason::RecalledOption, true);
+            }
         }
-    }
-    if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
-        urgent_or_fast_open(fd, flags);
-    }
+        if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+            urgent_or_fast_open(fd, flags);
+        }
+    })
 }
 
 /// `rest_since` as for a message that is sent.
@@ -341,10 +352,8 @@ fn receive_message(
     real: impl FnOnce() -> isize,
 ) -> isize {
     let Some((m, iov)) = memory::message(message) else {
-        if let Some(m) = memory::read(message) {
-            unless_refused(fd, m.msg_iov);
-        }
-        return real();
+        let holds = memory::read(message).is_none_or(|m| unless_refused(fd, m.msg_iov));
+        return if holds { real() } else { -1 };
     };
     if hook::moves_datagrams() {
         if let Some(r) = udp::of(fd) {
@@ -357,8 +366,7 @@ fn receive_message(
         }
     }
     if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
-        urgent(fd);
-        return real();
+        return if urgent(fd) { real() } else { -1 };
     }
     if (m.msg_namelen as c_int) < 0 && !m.msg_name.is_null() {
         return real();

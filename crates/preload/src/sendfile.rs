@@ -43,14 +43,14 @@ impl Source {
 }
 
 /// Sends `count` bytes of `from` on `out`, a followed socket, as sendfile(2) does; `kernel` is the real call on these two for so many
-/// bytes, `kernel_path` makes the kernel path hold. Handlers run between the parts: [`hook::send_rest`].
+/// bytes, `kernel_path` makes the kernel path hold (false: it fails). Handlers run between the parts: [`hook::send_rest`].
 pub(crate) fn send(
     out: c_int,
     from: c_int,
     offset: *mut off_t,
     count: size_t,
     kernel: impl Fn(c_int, c_int, size_t) -> isize,
-    kernel_path: impl Fn(c_int, c_int),
+    kernel_path: impl Fn(c_int, c_int) -> bool,
 ) -> isize {
     let frame = stack_address();
     let parts = Parts::begin(out, frame);
@@ -77,15 +77,18 @@ pub(crate) fn send(
             }
             FileSend::Pieces => {
                 let since = (done > 0).then_some(handlers);
-                let sent = in_pieces(&parts, &mut source, offset, left, since).unwrap_or_else(|| {
-                    kernel_path(out, source.number());
-                    kernel(out, source.number(), left)
+                let sent = in_pieces(&parts, &mut source, offset, left, since).unwrap_or_else(|| match parts
+                    .number()
+                {
+                    Some(out) if kernel_path(out, source.number()) => kernel(out, source.number(), left),
+                    Some(_) => -1,
+                    None => errno::fail(libc::EBADF),
                 });
                 (left, sent)
             }
             FileSend::Unfollowed => {
-                kernel_path(out, source.number());
-                (left, kernel(out, source.number(), left))
+                let holds = kernel_path(out, source.number());
+                (left, if holds { kernel(out, source.number(), left) } else { -1 })
             }
         };
         if sent < 0 && done > 0 {

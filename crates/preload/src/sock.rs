@@ -1,7 +1,7 @@
 //! Making, naming and ending sockets and descriptors.
 
 use crate::child::{borrowed_memory, handed_on};
-use crate::errno::{self, fail, kept};
+use crate::errno::{self, fail, kept, still};
 use crate::memory;
 use crate::real::hook;
 use crate::served;
@@ -60,7 +60,9 @@ hook! {
             if hook::serves() && let Some(done) = served::connect(fd, address, len) {
                 return done;
             }
-            kept(|| hook::connect_begin(fd, dissolves(address, len)));
+            if !still([fd], || hook::connect_begin(fd, dissolves(address, len))) {
+                return -1;
+            }
         }
         let ret = real(fd, address, len);
         if !borrowed_memory() {
@@ -124,10 +126,8 @@ hook! {
             return real(fd, level, name, value, len);
         }
         if hook::receives(level, name) {
-            if !borrowed_memory() {
-                kept(|| hook::setsockopt_begin(fd, level, name));
-            }
-            return real(fd, level, name, value, len);
+            let holds = borrowed_memory() || still([fd], || hook::setsockopt_begin(fd, level, name));
+            return if holds { real(fd, level, name, value, len) } else { -1 };
         }
         let ret = real(fd, level, name, value, len);
         if ret == 0 && memory::read(len) == Some(size_of::<c_int>() as socklen_t) {
@@ -153,7 +153,12 @@ hook! {
         if hook::serves() && let Some(done) = served::set_option(fd, level, name, value, len) {
             return done;
         }
-        kept(|| hook::setsockopt_begin(fd, level, name));
+        let begin = || hook::setsockopt_begin(fd, level, name);
+        if !hook::option_takes_back(level, name) {
+            kept(begin);
+        } else if !still([fd], begin) {
+            return -1;
+        }
         let ret = real(fd, level, name, value, len);
         if ret == 0 {
             kept(|| hook::setsockopt_done(fd, level, name));
@@ -167,8 +172,7 @@ hook! {
         if hook::serves() && !borrowed_memory() && let Some(done) = served::shutdown(fd, how) {
             return done;
         }
-        kept(|| hook::shutdown_begin(fd, how));
-        real(fd, how)
+        if still([fd], || hook::shutdown_begin(fd, how)) { real(fd, how) } else { -1 }
     }
 
     /// `close()`.

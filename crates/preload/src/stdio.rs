@@ -2,7 +2,7 @@
 //! stream stays on the kernel.
 
 use crate::child::borrowed_memory;
-use crate::errno::kept;
+use crate::errno::{kept, still};
 use crate::real::hook;
 use bypath_sockets::hook::{self, Closing, Reason};
 use libc::{FILE, c_char, c_int, c_void};
@@ -11,8 +11,7 @@ use std::arch::naked_asm;
 hook! {
     /// `fdopen()`.
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE, raw None; aka _IO_fdopen; {
-        kept(|| becomes_stream(fd));
-        real(fd, mode)
+        if becomes_stream(fd) { real(fd, mode) } else { std::ptr::null_mut() }
     }
 
     /// `fclose()`: closes a descriptor inside the C library.
@@ -41,27 +40,25 @@ hook! {
 
     /// `vdprintf()`.
     fn vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int, raw None; {
-        kept(|| becomes_stream(fd));
-        real(fd, format, args)
+        if becomes_stream(fd) { real(fd, format, args) } else { -1 }
     }
 
     /// `vdprintf()` with checks.
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, args: *mut c_void) -> c_int, raw None; {
-        kept(|| becomes_stream(fd));
-        real(fd, flag, format, args)
+        if becomes_stream(fd) { real(fd, flag, format, args) } else { -1 }
     }
 
     /// `backtrace_symbols_fd()`: writes inside the C library.
     fn backtrace_symbols_fd(frames: *const *mut c_void, count: c_int, fd: c_int) -> (), raw None; aka __backtrace_symbols_fd; {
-        kept(|| becomes_stream(fd));
-        real(frames, count, fd)
+        if becomes_stream(fd) {
+            real(frames, count, fd);
+        }
     }
 }
 
-fn becomes_stream(fd: c_int) {
-    if hook::is_followed(fd) {
-        hook::recall(fd, Reason::RecalledStdio, true);
-    }
+/// False: the call fails.
+fn becomes_stream(fd: c_int) -> bool {
+    !hook::is_followed(fd) || still([fd], || hook::recall(fd, Reason::RecalledStdio, true))
 }
 
 fn closing(file: *mut FILE) -> Option<Closing> {
@@ -144,11 +141,16 @@ variadic! {
 
 /// Answers where to jump.
 extern "C" fn before_dprintf<const I: usize>(fd: c_int) -> usize {
-    kept(|| becomes_stream(fd));
     match crate::real::load::<I>() {
+        _ if !becomes_stream(fd) => fails as *const () as usize,
         0 => no_dprintf as *const () as usize,
         address => address,
     }
+}
+
+/// With errno as it is.
+extern "C" fn fails() -> c_int {
+    -1
 }
 
 extern "C" fn no_dprintf() -> c_int {

@@ -313,8 +313,11 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
                 identity::changing(|| real(number, all))
             }
             libc::SYS_io_submit => {
-                io::submitted(b as c_long, c as _);
-                real(number, all)
+                if io::submitted(b as c_long, c as _) {
+                    real(number, all)
+                } else {
+                    -1
+                }
             }
             _ => real(number, all),
         }

@@ -2,6 +2,7 @@
 //! shows no sign of reading, or asked to get through the carrier, must not wait until this process makes another
 //! call on that connection. Their reader may have become a program that only knows the carrier.
 
+use crate::fault;
 use crate::flush;
 use crate::others;
 use crate::switch;
@@ -53,7 +54,7 @@ fn unread(s: &'static Sock) -> Option<(u64, bool)> {
 /// restarted.
 ///
 /// # Errors
-/// EINTR.
+/// EINTR; EBADF: another thread has closed it meanwhile, and it may be another file.
 #[cold]
 pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
     if flags & libc::MSG_DONTWAIT != 0 || bypath_sys::poll::now(number, libc::POLLIN) != 0 {
@@ -64,6 +65,9 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
     {
         return Ok(());
     }
+    let file = fd::identity(number);
+    // The other ends' memory may be slow, and they have the last word on how long this takes.
+    let is_it = || if fd::identity(number) == file { Ok(()) } else { Err(Errno::BADF) };
     let Some(call) = Call::enter() else { return Ok(()) };
     let Ok((bell, bell_fd)) = call.thread.ensure_bell() else { return Ok(()) };
     let _nest = call.thread.sleeping();
@@ -83,8 +87,9 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
             }
         });
         let flushing = flush::flushes_pending();
+        fault::between("foreign-looked");
         if n == 0 && !flushing {
-            return Ok(());
+            return is_it();
         }
         let period = if flushing { flush::FLUSH_PERIOD_NS } else { stall };
         DIRTY.store(true, Relaxed);
@@ -106,7 +111,7 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
         }
         match result {
             Err(Errno::INTR) if !crate::signals::restarts(call.thread, false) => return Err(Errno::INTR),
-            Ok(n) if n > 0 && fds[0].revents != 0 => return Ok(()),
+            Ok(n) if n > 0 && fds[0].revents != 0 => return is_it(),
             Ok(0) => {
                 for (s, head, _) in waiting.iter().flatten() {
                     if let Some(conn) = s.conn.get()

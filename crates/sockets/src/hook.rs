@@ -7,6 +7,7 @@
 
 use crate::config::Config;
 pub use crate::heir::{Deed, Image, VARIABLE as DEED};
+pub use crate::meant::{Meant, MeantAll};
 pub use crate::moved::Moved;
 pub use crate::parts::{File, Parts};
 pub use crate::service::SocketName;
@@ -422,6 +423,11 @@ pub fn named(fd: i32, is_chosen: bool) {
 pub fn connect_end(fd: i32, begun: bool) {
     connects::end(fd, begun);
     named(fd, false);
+}
+
+/// Whether [`setsockopt_begin`] takes back what is in rings.
+pub fn option_takes_back(level: i32, name: i32) -> bool {
+    options::takes_back(level, name)
 }
 
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.

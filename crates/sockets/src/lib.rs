@@ -29,6 +29,7 @@ mod life;
 mod limit;
 mod lock;
 mod log;
+mod meant;
 mod memory;
 mod moved;
 mod numbers;

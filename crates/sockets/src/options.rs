@@ -92,6 +92,11 @@ fn bounds_flush(level: i32, name: i32) -> bool {
     level == libc::SOL_SOCKET && (name == libc::SO_SNDBUF || name == libc::SO_SNDBUFFORCE)
 }
 
+/// Whether what is done before setsockopt takes back what is in rings.
+pub fn takes_back(level: i32, name: i32) -> bool {
+    needs_kernel(level, name) || bounds_flush(level, name)
+}
+
 /// Before setsockopt: what is in a ring goes to the carrier while that has the buffer by which the ring's length was agreed on.
 pub fn changes(s: &'static Sock, level: i32, name: i32) {
     if bounds_flush(level, name) {

@@ -54,7 +54,14 @@ pub fn recv(
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
         || flags & WAITING_PEEK == WAITING_PEEK && switch::is_settled(s, conn) && !kept::concerns(s)
     {
-        return if s.served().is_some() { Step::Served } else { Step::NotOurs };
+        // Behind a look at shared memory.
+        fault::between("taken-back");
+        return match s.served() {
+            Some(_) => Step::Served,
+            None if table::still(fd, s) => Step::NotOurs,
+            None if s.is_replaced(fd) => replaced(s, rest_since.is_some()),
+            None => Step::Done(Moved::failed(Errno::BADF)),
+        };
     }
     let mut staying = Staying::new(&call, s);
     let mut moved = recv_warm(&call, s, conn, fd, buf, flags, rest_since, control, &mut staying);
