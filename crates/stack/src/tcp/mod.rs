@@ -21,6 +21,7 @@ mod mtu;
 mod network;
 mod open;
 pub mod output;
+mod parked;
 mod poll;
 mod predict;
 mod rack;

@@ -5,7 +5,7 @@ use super::clock::TIME_WAIT;
 use super::table::{Entry, NEVER, Owner, Whose, tell};
 use super::tcb::State;
 use crate::Stack;
-use crate::egress::Waiting as Parked;
+use crate::egress::Waiting;
 use crate::iface::IfaceId;
 use crate::socket::SocketId;
 use crate::time::Instant;
@@ -91,6 +91,12 @@ impl Stack {
         }
         if state == State::Closed {
             self.closed(index);
+        }
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        // It has nothing to say to the neighbour that it waits for.
+        if entry.parked && state == State::Closed && !entry.connection.wants_transmit() {
+            entry.parked = false;
+            self.tcp.parked.remove(index);
         }
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         if entry.is_over() {
@@ -263,12 +269,10 @@ impl Stack {
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         entry.parked = true;
         let user = entry.user;
-        let all = self.tcp.parked.entry((iface, address)).or_default();
-        all.push(index);
-        if all.len() > 1 {
+        if !self.tcp.parked.add(index, iface, address) {
             return;
         }
-        if let Some(gone) = self.ifaces[iface.at()].neighbors.wait(now, address, user, Parked::Connections) {
+        if let Some(gone) = self.ifaces[iface.at()].neighbors.wait(now, address, user, Waiting::Connections) {
             self.gave_way(now, iface, address, gone);
         }
         self.poll_neighbors(now, iface);
@@ -277,7 +281,7 @@ impl Stack {
     /// Those that waited for a neighbour go on: it has answered, or is to be asked once more.
     #[cold]
     pub(crate) fn unpark(&mut self, iface: IfaceId, address: IpAddr) {
-        for index in self.tcp.parked.remove(&(iface, address)).unwrap_or_default() {
+        for index in self.tcp.parked.take(iface, address) {
             if let Some(entry) = self.tcp.entry_mut(index) {
                 entry.parked = false;
             }
@@ -296,7 +300,7 @@ impl Stack {
     /// There is no place for the neighbour that they waited for: what they would have said is lost, and comes again.
     #[cold]
     pub(crate) fn unpark_for_now(&mut self, now: Instant, iface: IfaceId, address: IpAddr) {
-        for index in self.tcp.parked.remove(&(iface, address)).unwrap_or_default() {
+        for index in self.tcp.parked.take(iface, address) {
             let Some(entry) = self.tcp.entry_mut(index) else { continue };
             entry.parked = false;
             let before = Before::of(entry);
@@ -308,7 +312,7 @@ impl Stack {
     /// Nobody has the address that they waited for.
     #[cold]
     pub(crate) fn unpark_in_vain(&mut self, now: Instant, iface: IfaceId, address: IpAddr) {
-        for index in self.tcp.parked.remove(&(iface, address)).unwrap_or_default() {
+        for index in self.tcp.parked.take(iface, address) {
             let Some(entry) = self.tcp.entry_mut(index) else { continue };
             entry.parked = false;
             let before = Before::of(entry);

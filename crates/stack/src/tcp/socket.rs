@@ -123,7 +123,8 @@ impl Stack {
         let over = matches!(entry.connection.state(), State::Closed | State::TimeWait);
         if (many || much) && !over {
             self.counters.tcp_orphans_reset += 1;
-            entry.connection.abort();
+            // A reset that would wait for a neighbour is not said: he is beyond his bound as long as it waits.
+            if entry.parked { entry.connection.end(None) } else { entry.connection.abort() }
         }
         self.tcp.orphans += 1;
         self.tcp.give(index, Owner::Orphan);

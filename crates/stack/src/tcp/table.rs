@@ -6,6 +6,7 @@
 use super::ends::Ends;
 use super::holders::Holders;
 use super::listener::Listener;
+use super::parked::Parked;
 use super::predict::Known;
 use super::secret::Secret;
 use super::tcb::{Connection, Settings, State};
@@ -26,7 +27,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bypath_wire::TrafficClass;
 use core::hash::BuildHasher as _;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable};
@@ -216,7 +217,7 @@ pub(crate) struct Table {
     pub used: HashMap<u16, Used, FixedState>,
     pub timers: Timers<u32>,
     /// Those that wait for a neighbour.
-    pub parked: HashMap<(IfaceId, IpAddr), Vec<u32>, FixedState>,
+    pub parked: Parked,
     pub hash: FixedState,
     pub secret: Secret,
     /// What sockets begin with.
@@ -249,7 +250,7 @@ impl Table {
             bound: HashMap::with_hasher(hash()),
             used: HashMap::with_hasher(hash()),
             timers: Timers::default(),
-            parked: HashMap::with_hasher(hash()),
+            parked: Parked::new(hash()),
             users: Users::new(config),
             hash: hash(),
             secret: Secret::new(random),

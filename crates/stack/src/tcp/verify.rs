@@ -3,6 +3,7 @@
 use super::table::{Entry, Owner};
 use super::tcb::{Connection, State};
 use crate::Stack;
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
@@ -24,6 +25,9 @@ impl Stack {
             ("alone", self.tcp.alone(), self.tcp.used.values().map(|used| used.alone as usize).sum()),
             ("of others", count(|entry| entry.foreign), self.tcp.foreign),
         ];
+        if self.tcp.parked.count() != Some(count(|entry| entry.parked)) {
+            return Some("those who wait for a neighbour are listed wrongly".to_owned());
+        }
         if let Some(wrong) = self.tcp.wrong_user() {
             return Some(wrong);
         }

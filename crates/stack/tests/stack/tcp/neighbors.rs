@@ -77,3 +77,64 @@ fn who_asks_for_many_neighbours_takes_no_place_of_those_in_use() {
     assert!(asked <= 30, "{asked} questions");
     assert_eq!(world.count(0, "neighbor_replaced"), 0);
 }
+
+/// Closes it; how many connections there are then, and how many of them were closed.
+fn left(world: &mut World, id: SocketId) -> (usize, usize) {
+    world.hosts[0].stack.close(id);
+    assert_eq!(world.hosts[0].stack.contradiction(), None);
+    let usage = world.hosts[0].stack.usage();
+    (usage.connections, usage.orphans)
+}
+
+#[test]
+fn what_is_closed_while_its_neighbour_is_asked_for_is_over_at_once() {
+    let mut world = World::new(2, 1);
+    listen(&mut world, 1, "0.0.0.0:80");
+    let calls: Vec<_> = (0..20).map(|_| call(&mut world, 0, "10.0.0.9:80")).collect();
+    // The first question is on its way; nobody answers.
+    world.millis(10);
+    for (n, id) in calls.iter().enumerate().rev().skip(1).step_by(2) {
+        left(&mut world, *id);
+        assert_eq!(state(&mut world, 0, calls[n + 1]), State::SynSent);
+    }
+    assert_eq!((left(&mut world, calls[19]).1, world.hosts[0].stack.usage().connections), (0, 9));
+    // In the places of those come others, who wait for somebody else, or for the same one.
+    let other = call(&mut world, 0, "10.0.0.2:80");
+    let again = call(&mut world, 0, "10.0.0.9:80");
+    world.millis(100);
+    assert_eq!([other, again].map(|id| state(&mut world, 0, id)), [State::Established, State::SynSent]);
+    let asked = world.count(0, "arp_sent");
+    world.secs(1);
+    assert_eq!(world.count(0, "arp_sent") - asked, 1, "it is asked for once in a second");
+    for id in calls[..18].iter().step_by(2).chain([&again]) {
+        assert_eq!(left(&mut world, *id).1, 0);
+    }
+    // Nobody waits, and who comes now is told all the same that nobody is there.
+    let last = call(&mut world, 0, "10.0.0.9:80");
+    world.secs(4);
+    assert_eq!(state(&mut world, 0, last), State::Closed);
+    assert_eq!(state(&mut world, 0, other), State::Established);
+}
+
+#[test]
+fn resets_beyond_the_bound_of_closed_connections_do_not_wait_for_a_neighbour() {
+    let mut config = Config::default();
+    config.tcp.orphans = 2;
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    let (iface, peer) = (world.hosts[0].iface, "10.0.0.2".parse().unwrap());
+    let server = listen(&mut world, 1, "0.0.0.0:80");
+    let all: Vec<_> = (0..6).map(|_| call(&mut world, 0, "10.0.0.2:80")).collect();
+    world.millis(100);
+    assert_eq!(std::iter::from_fn(|| tcp(&mut world, 1, server).accept().ok()).count(), 6);
+    // It is asked for again, and does not answer.
+    let theirs = world.hosts[1].iface;
+    world.hosts[1].stack.remove_address(theirs, peer);
+    world.hosts[0].stack.remove_neighbor(iface, peer);
+    for id in &all {
+        assert_eq!(tcp(&mut world, 0, *id).write(b"x"), Ok(1));
+    }
+    world.millis(10);
+    let found: Vec<_> = all.iter().map(|id| left(&mut world, *id)).collect();
+    assert_eq!(found, [(6, 1), (6, 2), (5, 2), (4, 2), (3, 2), (2, 2)]);
+    assert_eq!(world.count(0, "tcp_orphans_reset"), 4);
+}
