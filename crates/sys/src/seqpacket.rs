@@ -164,6 +164,13 @@ pub fn peek(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<usize>> {
     }
 }
 
+/// Whether descriptors come along with the next message, which stays. Of a socket at which it is told who has sent a message
+/// ([`unix::tell_senders`]).
+#[cfg(feature = "link")]
+pub fn brings_descriptors(socket: BorrowedFd<'_>) -> bool {
+    unix::brings_descriptors_beside_sender(socket.as_raw_fd())
+}
+
 /// Sends a message, with a descriptor or without.
 ///
 /// # Errors
@@ -245,6 +252,23 @@ mod tests {
         assert_eq!(receive(called.as_fd(), &mut room).unwrap().unwrap().0, 0);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(bind(Path::new(&"x".repeat(108))).err(), Some(Errno::NAMETOOLONG));
+    }
+
+    #[test]
+    fn descriptors_that_would_come_are_seen_and_do_not_come() {
+        let (sender, reader) = pair().unwrap();
+        unix::tell_senders(reader.as_raw_fd()).unwrap();
+        assert!(!brings_descriptors(reader.as_fd()), "there is nothing");
+        for (octets, with) in [(&b"x"[..], false), (b"x", true), (b"", true), (b"", false)] {
+            send(sender.as_fd(), octets, with.then(|| sender.as_fd())).unwrap();
+            for _ in 0..2 {
+                assert_eq!(brings_descriptors(reader.as_fd()), with);
+            }
+            assert_eq!(
+                receive_all(reader.as_fd(), &mut [0; 4]).unwrap().unwrap().fds.len(),
+                usize::from(with)
+            );
+        }
     }
 
     #[test]

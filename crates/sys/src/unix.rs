@@ -230,7 +230,7 @@ struct Control<const MOST: usize = MAX_FDS> {
 
 /// Most descriptors that the kernel takes with one message (SCM_MAX_FD). Whoever has room for fewer has the kernel close the rest, and
 /// waits for what is closed.
-const ALL_FDS: usize = 253;
+pub const ALL_FDS: usize = 253;
 
 /// What other threads may open meanwhile.
 const SPARE_FDS: u64 = 16;
@@ -413,6 +413,28 @@ fn brings_descriptors(s: i32) -> Option<bool> {
         syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
     });
     (seen != Err(Errno::AGAIN)).then_some(hdr.flags & libc::MSG_CTRUNC != 0)
+}
+
+/// The same of a socket at which it is told who has sent a message ([`tell_senders`]); false, too: there is no message.
+#[cfg(feature = "link")]
+pub(crate) fn brings_descriptors_beside_sender(s: i32) -> bool {
+    // As much as is told of the sender: for a descriptor there is no room left.
+    let mut along = [0u64; 2 * CONTROL_HEADER / 8];
+    let mut hdr = MsgHdr {
+        name: 0,
+        namelen: 0,
+        iov: 0,
+        iovlen: 0,
+        control: along.as_mut_ptr() as usize,
+        controllen: size_of_val(&along),
+        flags: 0,
+    };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the header and the room that it names outlive the call.
+    let seen = check(unsafe {
+        syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
+    });
+    seen.is_ok() && hdr.flags & libc::MSG_CTRUNC != 0
 }
 
 fn is_of_another_user(s: i32) -> bool {

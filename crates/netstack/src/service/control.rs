@@ -268,7 +268,12 @@ impl Controls {
             let Some(key) = self.active.pop_front() else { break };
             let Some(control) = self.all.get_mut(key) else { continue };
             let uid = control.uid;
-            if hub.debts.owes(Payer::User(uid)) || control.stranger && hub.debts.are_too_many() {
+            let owes = hub.debts.owes(Payer::User(uid));
+            let is_crowded = || hub.debts.are_too_many() || hub.users.is_half_unwanted();
+            if owes || control.stranger && is_crowded() {
+                if !owes {
+                    hub.debts.crowd();
+                }
                 hub.debts.waiting.controls.push(key);
                 continue;
             }
@@ -295,6 +300,13 @@ impl Controls {
                     if let Some(control) = self.all.get_mut(key) {
                         control.active = true;
                         late.push_back(key);
+                    }
+                }
+                Ok(Heard::Crowd) => {
+                    if let Some(control) = self.all.get_mut(key) {
+                        control.active = true;
+                        hub.debts.crowd();
+                        hub.debts.waiting.controls.push(key);
                     }
                 }
                 // It is gone.
@@ -328,6 +340,10 @@ impl Controls {
             asked += 1;
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(Heard::All) };
+            // What has none goes on.
+            if !hub.users.may_send(control.uid) && seqpacket::brings_descriptors(control.end.as_fd()) {
+                return Ok(Heard::Crowd);
+            }
             if let Some((header, doing)) = &mut control.query {
                 let next = match doing {
                     Doing::Rows(progress) => Next::Row(query::row(progress, hub, engine, settings, controls)),
@@ -527,6 +543,8 @@ enum Heard {
     Some,
     /// The same, and no time for it in this turn.
     Late,
+    /// The next one brings descriptors, and too many are not closed yet.
+    Crowd,
 }
 
 /// Whether somebody may ask that whom the service is not for: what is about one socket, if he holds it.

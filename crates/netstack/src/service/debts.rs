@@ -9,7 +9,7 @@
 //! user gives back are counted in `sharers.rs`). To ask for it takes two system calls, which are made only for those for whom a call took long lately.
 
 use super::deputies::Deputies;
-use super::limits::Counted;
+use super::limits::{Counted, Unwanted};
 use super::slab::Key;
 use bypath_sys::strangers::{Kernels, Others};
 use bypath_sys::{Result, clock};
@@ -96,14 +96,14 @@ impl Debts {
     }
 
     /// Whether the kernel alone is asked when these are closed.
-    pub fn are_kernels(&self, fds: &[OwnedFd]) -> bool {
-        fds.iter().all(|file| self.kernels.have(file.as_raw_fd()))
+    pub fn are_kernels<'a>(&self, fds: impl IntoIterator<Item = &'a OwnedFd>) -> bool {
+        fds.into_iter().all(|file| self.kernels.have(file.as_raw_fd()))
     }
 
     /// Closes what came from this user, and nobody wants.
-    pub fn close(&mut self, uid: u32, is_trusted: bool, fds: Vec<OwnedFd>) {
-        if is_trusted || self.are_kernels(&fds) {
-            let _others = Others::among(&fds);
+    pub fn close(&mut self, uid: u32, is_trusted: bool, fds: Vec<Unwanted>) {
+        if is_trusted || self.are_kernels(fds.iter().map(Unwanted::file)) {
+            let _others = Others::among(fds.iter().map(Unwanted::file));
             drop(fds);
         } else {
             self.deputies.close(uid, fds);
@@ -127,12 +127,15 @@ impl Debts {
     }
 
     /// Whether nothing is heard of users whom the service is not for, for now: too much waits already.
-    pub fn are_too_many(&mut self) -> bool {
-        let are = self.deputies.are_too_many();
-        if are {
+    pub fn are_too_many(&self) -> bool {
+        self.deputies.are_too_many()
+    }
+
+    /// Somebody waits until less of others waits to be closed, or of his own.
+    pub fn crowd(&mut self) {
+        if self.crowded_until == 0 {
             self.crowded_until = clock::monotonic_ns() + LAST_LOOK;
         }
-        are
     }
 
     /// Whether nothing is done for him for now.

@@ -4,10 +4,10 @@
 //! A close takes its file from the process's table first and waits then. Each has a thread, so that none stays there: a thread with a table of its
 //! own, which closes what may linger (`bypath_sys::strangers`), would have to close it, too.
 
-use super::limits::Counted;
+use super::limits::{Account, Counted, Unwanted};
 use bypath_sys::{clock, fd, pair, thread};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,8 +15,6 @@ use std::thread::Builder;
 
 /// Users whose closes wait at once. Beyond that nothing is heard of users whom the service is not for.
 const MOST: usize = 64;
-/// Closes that wait at once, of all users. What is beyond that is closed when others are over.
-const THREADS: usize = 1024;
 /// Options that may be left to set of one user, while he goes on.
 const AHEAD: usize = 1024;
 /// Octets of a thread's stack: it makes system calls alone.
@@ -35,12 +33,10 @@ struct Deputy {
 #[derive(Debug, Default)]
 pub struct Deputies {
     options: HashMap<u32, Deputy>,
-    /// How many closes are not over.
-    closing: HashMap<u32, Arc<AtomicUsize>>,
-    /// Of all of them.
-    running: Arc<AtomicUsize>,
+    /// Whose closes were begun. There is a thread for each: of how many files that may be is said where they are received (`limits.rs`).
+    closing: HashMap<u32, Arc<Account>>,
     /// There was no thread to be had for these.
-    files: Vec<(u32, OwnedFd)>,
+    files: Vec<Unwanted>,
 }
 
 impl Deputies {
@@ -64,20 +60,22 @@ impl Deputies {
     }
 
     /// Closes files that came from this user.
-    pub fn close(&mut self, uid: u32, files: Vec<OwnedFd>) {
-        self.closing.retain(|_, closing| closing.load(Acquire) > 0);
-        let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
-        let closing = Arc::clone(self.closing.entry(uid).or_default());
+    pub fn close(&mut self, uid: u32, files: Vec<Unwanted>) {
+        self.closing.retain(|_, account| account.is_closing());
+        let numbers: Vec<i32> = files.iter().map(|file| file.file().as_raw_fd()).collect();
+        if let Some(file) = files.first() {
+            self.closing.insert(uid, Arc::clone(file.account()));
+        }
         let mut files = files.into_iter();
         let mut begun = 0;
         for file in files.by_ref() {
-            if let Err(file) = close(file, [&closing, &self.running]) {
-                self.files.push((uid, file));
+            if let Err(file) = close(file) {
+                self.files.push(file);
                 break;
             }
             begun += 1;
         }
-        self.files.extend(files.map(|file| (uid, file)));
+        self.files.extend(files);
         let until = clock::monotonic_ns() + LEAVES;
         let is_there = |file: &i32| fd::is_cloexec(*file).is_ok();
         while numbers[..begun].iter().any(is_there) && clock::monotonic_ns() < until {
@@ -87,10 +85,9 @@ impl Deputies {
 
     /// Tries again where there was no thread; whether this user has to wait.
     pub fn looks(&mut self, uid: u32) -> bool {
-        while let Some((of, file)) = self.files.pop() {
-            let closing = Arc::clone(self.closing.entry(of).or_default());
-            if let Err(file) = close(file, [&closing, &self.running]) {
-                self.files.push((of, file));
+        while let Some(file) = self.files.pop() {
+            if let Err(file) = close(file) {
+                self.files.push(file);
                 break;
             }
         }
@@ -99,18 +96,15 @@ impl Deputies {
 
     /// Whether this user has to wait until something is over.
     pub fn hold(&self, uid: u32) -> bool {
-        let closes = self.closing.get(&uid).is_some_and(|closing| closing.load(Acquire) > 0);
-        closes
-            || self.files.iter().any(|(of, _)| *of == uid)
+        self.closing.get(&uid).is_some_and(|account| account.is_closing())
             || self.options.get(&uid).is_some_and(|deputy| deputy.left.load(Acquire) >= AHEAD)
     }
 
     /// Whether closes of as many users as may be at once are not over.
     pub fn are_too_many(&self) -> bool {
-        let are_many = !self.files.is_empty() || self.running.load(Acquire) >= THREADS / 2;
-        are_many
+        !self.files.is_empty()
             || self.closing.len() >= MOST
-                && self.closing.values().filter(|closing| closing.load(Acquire) > 0).count() >= MOST
+                && self.closing.values().filter(|account| account.is_closing()).count() >= MOST
     }
 }
 
@@ -118,31 +112,13 @@ impl Deputies {
 ///
 /// # Errors
 /// There is none; the file is as it was.
-fn close(file: OwnedFd, counts: [&Arc<AtomicUsize>; 2]) -> Result<(), OwnedFd> {
-    if counts[1].load(Acquire) >= THREADS {
-        return Err(file);
-    }
-    let counts = counts.map(Arc::clone);
-    counts.iter().for_each(|count| {
-        count.fetch_add(1, AcqRel);
-    });
-    let over = counts.clone();
+fn close(file: Unwanted) -> Result<(), Unwanted> {
     // Handed over once there is a thread.
-    let (gives, takes) = channel::<OwnedFd>();
-    let closes = move || {
-        drop(takes.recv());
-        over.iter().for_each(|count| {
-            count.fetch_sub(1, AcqRel);
-        });
-    };
+    let (gives, takes) = channel::<Unwanted>();
+    let closes = move || drop(takes.recv());
     match Builder::new().name("close".to_owned()).stack_size(STACK).spawn(closes) {
         Ok(_) => gives.send(file).map_err(|lost| lost.0),
-        Err(_) => {
-            counts.iter().for_each(|count| {
-                count.fetch_sub(1, AcqRel);
-            });
-            Err(file)
-        }
+        Err(_) => Err(file),
     }
 }
 
@@ -178,11 +154,11 @@ mod tests {
     fn a_user_waits_for_his_closes_and_for_very_many_options() {
         let mut deputies = Deputies::default();
         let (ours, other) = pair::new().expect("a pair");
-        deputies.close(7, vec![other]);
+        let mut users = super::super::limits::Users::new(1, 1);
+        deputies.close(7, users.unwanted(7, vec![other]));
         until(|| !deputies.hold(7));
         assert_eq!(pair::receive(ours.as_fd(), &mut [0]), Ok(0), "it is closed");
         let (program, _end) = pair::new().expect("a pair");
-        let mut users = super::super::limits::Users::new(1, 1);
         let counted = users.counted(7, program.try_clone().expect("a descriptor"));
         deputies.widen(7, counted, 100_000);
         until(|| pair::send_buffer(program.as_fd()) == Ok(200_000));
@@ -194,16 +170,16 @@ mod tests {
         assert!(!deputies.hold(7));
         left.store(AHEAD, Release);
         assert!(deputies.hold(7) && !deputies.hold(8) && !deputies.are_too_many());
-        deputies.closing.entry(9).or_default().store(1, Release);
+        // One that has not come to its end, and one for which there was no thread.
+        let waits = users.unwanted(9, vec![program]).pop().expect("it");
+        deputies.closing.insert(9, users.account(9));
         deputies.close(8, Vec::new());
-        assert!(deputies.hold(9) && !deputies.hold(8), "it is not over");
-        deputies.files.push((8, ours));
-        assert!(deputies.hold(8) && deputies.are_too_many(), "there was no thread");
-        deputies.running.store(THREADS, Release);
-        assert!(deputies.looks(8) && deputies.files.len() == 1, "there are as many as may be");
-        deputies.running.store(0, Release);
+        assert!(deputies.hold(9) && !deputies.hold(8) && !deputies.are_too_many());
+        deputies.files.push(waits);
+        assert!(deputies.hold(9) && deputies.are_too_many());
         deputies.looks(8);
-        until(|| !deputies.hold(8));
+        until(|| !deputies.hold(9));
         assert!(deputies.files.is_empty() && !deputies.are_too_many());
+        assert_eq!((users.has(9), users.may_send(9)), ((0, 0), true), "it is closed");
     }
 }

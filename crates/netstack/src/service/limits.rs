@@ -1,10 +1,11 @@
 //! What each user may have of the service: a bound of sockets, of octets, and of connections for questions.
 
 use bypath_stack::tcp::{Held, Share as TcpShare};
+use bypath_sys::unix::ALL_FDS;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// What a user has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +25,12 @@ pub struct Usage {
 /// Descriptors of the service and octets of rings that a user has. What has some holds a [`Charge`], on whatever thread it is dropped.
 #[derive(Debug)]
 pub struct Account {
+    pub uid: u32,
     descriptors: AtomicUsize,
     rings: AtomicUsize,
+    /// Of these descriptors, those that he sent, nobody wants, and are not closed yet.
+    unwanted: AtomicUsize,
+    unwanted_of_all: Arc<Unclosed>,
     /// Octets of rings at most.
     most: AtomicUsize,
     /// Descriptors that the service may have: RLIMIT_NOFILE.
@@ -49,6 +54,26 @@ impl Account {
     /// Whether rings of so many octets may be his: all of them have the bound that what waits in the stack has.
     pub fn may_have_rings(&self, octets: usize) -> bool {
         self.rings.load(Relaxed) + octets <= self.most.load(Relaxed)
+    }
+
+    /// Whether anything may be received of him that may bring descriptors: nothing while one of his is not closed, as the close of a file of his
+    /// own file system (FUSE) is not before he likes. So he has no more of them than one message brings.
+    pub fn may_send(&self) -> bool {
+        !self.is_bounded || !self.is_closing() && self.unwanted_of_all.has_room()
+    }
+
+    /// Whether some of his are not closed.
+    pub fn is_closing(&self) -> bool {
+        self.unwanted.load(Acquire) > 0
+    }
+
+    /// This one of his is to be closed.
+    pub fn unwanted(self: &Arc<Self>, file: OwnedFd) -> Unwanted {
+        self.unwanted.fetch_add(1, Relaxed);
+        if self.is_bounded {
+            self.unwanted_of_all.count.fetch_add(1, Relaxed);
+        }
+        Unwanted { file, closing: Closing(self.charge(1, 0)) }
     }
 
     const fn left(&self, number: i32) -> usize {
@@ -75,6 +100,52 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.to.descriptors.fetch_sub(self.descriptors, Relaxed);
         self.to.rings.fetch_sub(self.rings, Relaxed);
+    }
+}
+
+/// Descriptors that users sent, nobody wants, and are not closed yet: of all whose descriptors are bounded.
+#[derive(Debug, Default)]
+struct Unclosed {
+    count: AtomicUsize,
+    most: usize,
+}
+
+impl Unclosed {
+    /// Whether one more message may bring some.
+    fn has_room(&self) -> bool {
+        self.count.load(Relaxed) + ALL_FDS <= self.most
+    }
+}
+
+/// A descriptor that somebody sent and nobody wants: it counts until its close has returned, on whatever thread.
+#[derive(Debug)]
+pub struct Unwanted {
+    // Dropped first.
+    file: OwnedFd,
+    closing: Closing,
+}
+
+#[derive(Debug)]
+struct Closing(Charge);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let account = &self.0.to;
+        if account.is_bounded {
+            account.unwanted_of_all.count.fetch_sub(1, Relaxed);
+        }
+        account.unwanted.fetch_sub(1, Release);
+    }
+}
+
+impl Unwanted {
+    /// Whose it is.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.closing.0.to
+    }
+
+    pub const fn file(&self) -> &OwnedFd {
+        &self.file
     }
 }
 
@@ -108,7 +179,12 @@ pub struct Users {
     own: u32,
     /// Descriptors that the service may have: RLIMIT_NOFILE.
     descriptors: usize,
+    unwanted: Arc<Unclosed>,
 }
+
+/// Descriptors of all users that are not closed yet and that nobody wants, at most: an eighth of those that the service may have, and no more
+/// than this, as each has a thread. Two users have some in any case.
+const UNWANTED: usize = 4096;
 
 /// Connections for questions of one user: one for each process.
 const CONTROLS: usize = 4096;
@@ -156,8 +232,10 @@ impl Users {
         let (all, short, news, own) =
             (HashMap::new(), HashSet::new(), Vec::new(), bypath_sys::process::euid());
         let descriptors = usize::try_from(bypath_sys::fd::limits().0).unwrap_or(usize::MAX);
-        let accounts = HashMap::new();
-        Users { all, accounts, sockets, octets, short, news, on_way: 0, own, descriptors }
+        let (accounts, on_way) = (HashMap::new(), 0);
+        let most = (descriptors / 8).clamp(2 * ALL_FDS, UNWANTED);
+        let unwanted = Arc::new(Unclosed { most, ..Unclosed::default() });
+        Users { all, accounts, sockets, octets, short, news, on_way, own, descriptors, unwanted }
     }
 
     pub fn set_bounds(&mut self, sockets: usize, octets: usize) {
@@ -172,8 +250,11 @@ impl Users {
             self.accounts.retain(|_, account| Arc::strong_count(account) > 1);
         }
         let new = || Account {
+            uid,
             descriptors: AtomicUsize::new(0),
             rings: AtomicUsize::new(0),
+            unwanted: AtomicUsize::new(0),
+            unwanted_of_all: Arc::clone(&self.unwanted),
             most: AtomicUsize::new(self.octets),
             all: self.descriptors,
             is_bounded: uid != 0 && uid != self.own,
@@ -184,6 +265,26 @@ impl Users {
     /// This descriptor is the user's as long as it is kept.
     pub fn counted(&mut self, uid: u32, file: OwnedFd) -> Counted {
         Counted { file, _charge: self.account(uid).charge(1, 0) }
+    }
+
+    /// Whether anything may be received of him that may bring descriptors.
+    pub fn may_send(&self, uid: u32) -> bool {
+        let may = self.accounts.get(&uid).map(|account| account.may_send());
+        may.unwrap_or_else(|| !self.counts(uid) || self.unwanted.has_room())
+    }
+
+    /// Whether half of what may be unwanted and not closed is: then nothing is heard of those whom the service is not for.
+    pub fn is_half_unwanted(&self) -> bool {
+        self.unwanted.count.load(Relaxed) >= self.unwanted.most / 2
+    }
+
+    /// These came from this user and are to be closed.
+    pub fn unwanted(&mut self, uid: u32, files: Vec<OwnedFd>) -> Vec<Unwanted> {
+        if files.is_empty() {
+            return Vec::new();
+        }
+        let account = self.account(uid);
+        files.into_iter().map(|file| account.unwanted(file)).collect()
     }
 
     /// Descriptors of the service and octets of rings that a user has.
@@ -409,6 +510,32 @@ mod tests {
         drop(account);
         users.account(6);
         assert_eq!(users.accounts.len(), 1, "who has nothing is forgotten");
+    }
+
+    #[test]
+    fn who_has_sent_what_is_not_closed_sends_no_more_and_others_do_while_there_is_room() {
+        let mut users = Users::new(1000, 100);
+        users.own = 9;
+        let (file, _other) = bypath_sys::pair::new().expect("a pair");
+        let sends = |users: &mut Users, uid: u32| {
+            let may = users.may_send(uid);
+            let files = (0..ALL_FDS).map(|_| file.try_clone().expect("a descriptor")).collect();
+            may.then(|| users.unwanted(uid, files))
+        };
+        users.unwanted = Arc::new(Unclosed { most: 2 * ALL_FDS, ..Unclosed::default() });
+        let one = sends(&mut users, 7).expect("the first");
+        assert!(sends(&mut users, 7).is_none() && users.is_half_unwanted());
+        assert_eq!(users.has(7), (ALL_FDS, 0));
+        let other = sends(&mut users, 8);
+        assert!(other.is_some() && !users.may_send(6), "there is no room for his");
+        // Root, and the service's own user, have no bound, and take no room of others.
+        let own = [0, 9].map(|uid| [sends(&mut users, uid), sends(&mut users, uid)]);
+        assert!(own.iter().flatten().all(Option::is_some));
+        drop(other);
+        assert!(users.may_send(6) && users.may_send(8) && !users.may_send(7));
+        drop((one, own));
+        assert!(users.may_send(7) && !users.is_half_unwanted());
+        assert_eq!([7, 0].map(|uid| users.has(uid)), [(0, 0); 2]);
     }
 
     #[test]

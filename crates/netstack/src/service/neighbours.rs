@@ -5,7 +5,7 @@
 //! connection in the service's inbox of that process, and rings if the service says there that it sleeps.
 
 use super::debts::PIECE;
-use super::limits::{Account, Charge};
+use super::limits::{Account, Charge, Unwanted};
 use super::sharers::{INBOXES, Sharer, Sharers};
 use super::slab::{Key, Slab};
 use super::watch::{Token, Watch};
@@ -70,7 +70,7 @@ pub struct Neighbour {
     /// There is more than could be heard at once.
     unheard: Cell<bool>,
     /// What came along with it, and is no bell.
-    files: RefCell<Vec<OwnedFd>>,
+    files: RefCell<Vec<Unwanted>>,
     /// Of the last sleep that was announced.
     ticket: Cell<u32>,
     /// It stands in [`Neighbours::awake`].
@@ -289,14 +289,23 @@ impl Neighbour {
         }
     }
 
+    /// There is more than was heard.
+    fn leave_unheard(&self) {
+        self.unheard.set(true);
+        self.sharer.leave_unheard();
+    }
+
     /// Takes the bells that wait. Nothing else is said there.
     fn hear(&self) {
         let mut room = [0; 8 * MESSAGE_WORDS];
         let began = clock::monotonic_ns();
         for n in 0..MESSAGES {
             if n > 0 && self.ringer.is_some() && clock::monotonic_ns() - began >= PIECE {
-                self.unheard.set(true);
-                return self.sharer.leave_unheard();
+                return self.leave_unheard();
+            }
+            // What is left waits there until what he sent before is closed.
+            if !self.account.may_send() {
+                return self.leave_unheard();
             }
             let (len, fds) = match seqpacket::receive_all(self.control.as_fd(), &mut room) {
                 Ok(Some(whole)) if whole.len > 0 || !whole.fds.is_empty() => (whole.len, whole.fds),
@@ -309,9 +318,8 @@ impl Neighbour {
             // One bell at a time. A descriptor that finds no place is a bell that is not known.
             if fds.len() > 1 || !fds.iter().all(|file| is_eventfd(file.as_fd())) {
                 // The service closes them with care, and hears the rest then.
-                self.files.borrow_mut().extend(fds);
-                self.unheard.set(true);
-                return self.sharer.leave_unheard();
+                self.files.borrow_mut().extend(fds.into_iter().map(|file| self.account.unwanted(file)));
+                return self.leave_unheard();
             }
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
@@ -421,7 +429,7 @@ pub struct Neighbours {
     pub token: u64,
     sharers: Sharers,
     /// What came from processes that are gone, and is to be closed with care.
-    files: Vec<(u32, OwnedFd)>,
+    files: Vec<Unwanted>,
     /// Who rings the bells of strangers; not made before there is one.
     ringer: Option<Arc<Ringer>>,
 }
@@ -565,14 +573,14 @@ impl Neighbours {
         self.sweep(key);
     }
 
-    /// Processes that were not heard out since this was asked, and files that came along with what was heard, with their users.
-    pub fn take_unheard(&mut self) -> (Vec<Key>, Vec<(u32, OwnedFd)>) {
+    /// Processes that were not heard out since this was asked, and files that came along with what was heard.
+    pub fn take_unheard(&mut self) -> (Vec<Key>, Vec<Unwanted>) {
         let (mut unheard, mut files) = (Vec::new(), Vec::new());
         if self.sharers.take_unheard() {
             files.append(&mut self.files);
             for key in self.all.keys() {
                 let Some(neighbour) = self.all.get(key) else { continue };
-                files.extend(neighbour.files.borrow_mut().drain(..).map(|file| (neighbour.uid, file)));
+                files.append(&mut neighbour.files.borrow_mut());
                 if neighbour.unheard.take() {
                     unheard.push(key);
                 }
@@ -589,7 +597,7 @@ impl Neighbours {
             if self.by_token.get(&name) == Some(&key) {
                 self.by_token.remove(&name);
             }
-            self.files.extend(over.files.take().into_iter().map(|file| (name.0, file)));
+            self.files.append(&mut over.files.borrow_mut());
             self.all.remove(key);
         }
     }

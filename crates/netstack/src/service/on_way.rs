@@ -5,6 +5,7 @@
 //! What was received is not told: the kernel is asked what the other end has not read (SIOCOUTQ), once somebody waits and not before.
 
 use super::control::leave;
+use super::debts::Debts;
 use super::limits::{Charge, Users};
 use super::socket::Hub;
 use super::watch::{Token, Watch};
@@ -25,21 +26,26 @@ pub fn is_read(end: &OwnedFd) -> bool {
     sock::outq(end.as_raw_fd()).is_ok_and(|octets| octets == 0)
 }
 
-/// Receives what was sent to an end that is shut, for nobody: the other end itself may be among it, which would never be gone then.
-fn empty(end: &OwnedFd, mut close: impl FnMut(Vec<OwnedFd>)) {
+/// Receives what this user sent to an end that is shut, for nobody: the other end itself may be among it, which would never be gone then. False: what is
+/// left there waits until some of what came is closed.
+fn empty(end: &OwnedFd, uid: u32, users: &mut Users, debts: &mut Debts) -> bool {
     let (mut room, mut nothing) = ([0; 4096], 0);
     while nothing < MOST_EMPTY {
+        if !users.may_send(uid) {
+            return false;
+        }
         nothing = match seqpacket::receive_all(end.as_fd(), &mut room) {
-            Ok(None) => return,
+            Ok(None) => return true,
             Ok(Some(whole)) => {
                 let is_nothing = whole.len == 0 && whole.fds.is_empty();
-                close(whole.fds);
+                debts.close(uid, !users.counts(uid), users.unwanted(uid, whole.fds));
                 // Or it is the end, which is told again and again.
                 if is_nothing { nothing + 1 } else { 0 }
             }
             Err(_) => nothing + 1,
         };
     }
+    true
 }
 
 /// An end that is over, as far as the service is concerned, while the other one has not received everything.
@@ -48,6 +54,7 @@ struct Kept {
     _charge: Charge,
     uid: u32,
     descriptors: usize,
+    is_empty: bool,
 }
 
 /// Who has not received everything, and who waits until somebody has.
@@ -76,7 +83,7 @@ impl OnWay {
     }
 
     /// One is over whose program may not have received so many descriptors: then its end is kept, which says to the program that it is over, and they
-    /// are counted on. Closing it would leave them where they are. What the program has sent, and nobody wants, is for `close`.
+    /// are counted on. Closing it would leave them where they are. What the program has sent, and nobody wants, is closed.
     pub fn end(
         &mut self,
         who: Token,
@@ -84,7 +91,7 @@ impl OnWay {
         (uid, descriptors): (u32, usize),
         users: &mut Users,
         watch: &Watch,
-        close: impl FnMut(Vec<OwnedFd>),
+        debts: &mut Debts,
     ) {
         self.unread.remove(&who);
         if descriptors == 0 || !users.counts(uid) || is_read(&end) {
@@ -93,9 +100,15 @@ impl OnWay {
         }
         watch.forget(end.as_fd());
         sock::shutdown(end.as_raw_fd(), libc::SHUT_RDWR);
-        empty(&end, close);
-        self.kept.push(Kept { end, _charge: users.account(uid).charge(1, 0), uid, descriptors });
-        self.due = Some(self.due.unwrap_or(u64::MAX).min(bypath_sys::clock::monotonic_ns() + KEPT));
+        let is_empty = empty(&end, uid, users, debts);
+        self.kept.push(Kept { end, _charge: users.account(uid).charge(1, 0), uid, descriptors, is_empty });
+        self.due =
+            Some(self.due.unwrap_or(u64::MAX).min(bypath_sys::clock::monotonic_ns() + self.kept_pause()));
+    }
+
+    /// After how long ends that are kept are looked at.
+    fn kept_pause(&self) -> u64 {
+        if self.kept.iter().all(|kept| kept.is_empty) { KEPT } else { LONGEST }
     }
 
     /// Ends that were kept for nothing but the count.
@@ -110,6 +123,9 @@ impl OnWay {
     /// Looks who has received what he was sent; of each of those that are known `is_read_by` tells.
     pub fn look(&mut self, hub: &mut Hub, mut is_read_by: impl FnMut(Token, &mut Hub) -> bool) {
         self.unread.retain(|token| !is_read_by(*token, hub));
+        for kept in self.kept.iter_mut().filter(|kept| !kept.is_empty) {
+            kept.is_empty = empty(&kept.end, kept.uid, &mut hub.users, &mut hub.debts);
+        }
         for kept in self.kept.extract_if(.., |kept| is_read(&kept.end)) {
             hub.users.received(kept.uid, kept.descriptors);
             leave(kept.end);
@@ -124,7 +140,7 @@ impl OnWay {
         self.pause = if is_better { FIRST } else { (2 * self.pause).clamp(FIRST, LONGEST) };
         self.due = match (self.waiting.is_empty(), self.kept.is_empty()) {
             (false, _) => Some(now + self.pause),
-            (true, false) => Some(now + KEPT),
+            (true, false) => Some(now + self.kept_pause()),
             (true, true) => None,
         };
     }

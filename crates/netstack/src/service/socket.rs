@@ -7,7 +7,7 @@ use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
 use super::debts::{Debts, PIECE, Payer};
 use super::heirs::Heirs;
-use super::limits::{Charge, Users};
+use super::limits::{Charge, Unwanted, Users};
 use super::listener::Listening;
 use super::neighbours::Neighbours;
 use super::on_way::OnWay;
@@ -555,7 +555,11 @@ impl Hub {
         if !self.users.counts(uid) {
             return self.neighbours.heard(key);
         }
-        if self.debts.owes(Payer::User(uid)) {
+        let owes = self.debts.owes(Payer::User(uid));
+        if owes || !self.users.may_send(uid) {
+            if !owes {
+                self.debts.crowd();
+            }
             if !self.debts.waiting.neighbours.contains(&key) {
                 self.debts.waiting.neighbours.push(key);
             }
@@ -568,25 +572,24 @@ impl Hub {
 
     /// Closes what came from this user, and nobody wants.
     pub fn close_received(&mut self, uid: u32, fds: Vec<OwnedFd>) {
-        self.debts.close(uid, !self.users.counts(uid), fds);
+        let files = self.users.unwanted(uid, fds);
+        self.debts.close(uid, !self.users.counts(uid), files);
     }
 
     /// An end is over that its program may not have read: what became of it is seen to.
     pub fn end_on_way(&mut self, who: Token, end: OwnedFd, (uid, descriptors): (u32, usize)) {
-        let (debts, is_trusted) = (&mut self.debts, !self.users.counts(uid));
-        let close = |fds| debts.close(uid, is_trusted, fds);
-        self.on_way.end(who, end, (uid, descriptors), &mut self.users, &self.watch, close);
+        self.on_way.end(who, end, (uid, descriptors), &mut self.users, &self.watch, &mut self.debts);
     }
 
     /// What processes have said, and was not heard, is heard in the next turn; what came along and is no bell is closed.
     pub fn hear_rest(&mut self) {
         let (unheard, files) = self.neighbours.take_unheard();
         self.later.extend(unheard.into_iter().map(|key| (Token::Neighbour(key), 0)));
-        let mut by_user = HashMap::<u32, Vec<OwnedFd>>::new();
-        files.into_iter().for_each(|(uid, file)| by_user.entry(uid).or_default().push(file));
+        let mut by_user = HashMap::<u32, Vec<Unwanted>>::new();
+        files.into_iter().for_each(|file| by_user.entry(file.account().uid).or_default().push(file));
         for (uid, files) in by_user {
             let meter = self.debts.begin(Payer::User(uid), bypath_sys::clock::monotonic_ns());
-            self.close_received(uid, files);
+            self.debts.close(uid, !self.users.counts(uid), files);
             self.debts.end(&meter);
         }
     }

@@ -27,6 +27,7 @@ mod rings;
 mod shares;
 mod streams;
 mod tasks;
+mod unclosed;
 mod unread;
 mod urgent;
 mod waiting;
