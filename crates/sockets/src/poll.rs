@@ -36,6 +36,7 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
     if !concerns(fds) {
         return Verdict::NotOurs;
     }
+    epoll::waits();
     let Some(call) = Call::enter() else { return Verdict::NotOurs };
     for p in fds.iter() {
         // An epoll set inside another set is looked at by the kernel alone: its sockets stay there.

@@ -8,7 +8,9 @@ ways! {
     selectors_echo needs ["python3"] => |scene| echo(scene, "selectors");
     one_read_for_each_edge needs ["python3"] => edges;
     registered_beside_a_sleeper needs ["python3"] => late;
-    registered_and_not_waited_for needs ["python3"] => unwaited;
+    registered_and_not_waited_for needs ["python3"] => |scene| unwaited(scene, "epoll");
+    registered_and_not_waited_for_beside_poll needs ["python3"] => |scene| unwaited(scene, "poll");
+    registered_and_not_waited_for_beside_select needs ["python3"] => |scene| unwaited(scene, "select");
     threaded_socketserver_echo needs ["python3"] => |scene| echo(scene, "threads");
 }
 
@@ -38,9 +40,10 @@ fn late(scene: &Scene) {
     scene.prove(client.wait().ok().number("payload "));
 }
 
-/// An epoll set that holds the connection and is not waited on, as the program always finds something to read.
-fn unwaited(scene: &Scene) {
-    let mut server = scene.server("python3").script("unwaited.py").arg("server").start();
+/// An epoll set that holds the connection and is not waited on, as the program always finds something to read. It has waited
+/// for the client, by `how`.
+fn unwaited(scene: &Scene, how: &str) {
+    let mut server = scene.server("python3").script("unwaited.py").arg("server").arg(how).start();
     let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
     let client = scene.client("python3").script("unwaited.py").arg("client").arg(port.to_string()).finish();
     server.wait().ok();

@@ -54,8 +54,8 @@ static SETS: Slab<Set, 64, 16> = Slab::new();
 static REGS: Slab<Reg, 1024, 64> = Slab::new();
 /// Guards sets, registrations and hot lists. Taken after a writer's lock, before nothing.
 static LOCK: Lock = Lock::new();
-/// Some hooked wait was seen: the program does not wait behind our back. In any set: one that always finds something
-/// to read need not wait in that one for long.
+/// Some hooked wait was seen: the program does not wait behind our back. In any set, or by poll or select, and before a fork
+/// as well: one that always finds something to read need not wait in that one for long.
 static WAITED: AtomicBool = AtomicBool::new(false);
 static REGS_USED: AtomicU32 = AtomicU32::new(0);
 static REGS_FREE: AtomicU32 = AtomicU32::new(0);
@@ -181,6 +181,14 @@ fn regs_of(s: &Sock) -> impl Iterator<Item = (u32, &'static Reg)> {
         next = r.next.load(Relaxed);
         Some((number, r))
     })
+}
+
+/// A hooked wait begins.
+#[inline]
+pub fn waits() {
+    if !WAITED.load(Relaxed) {
+        WAITED.store(true, Relaxed);
+    }
 }
 
 // ---------------------------------------------------------------- life of a set

@@ -2,8 +2,8 @@
 
 use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{
-    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, WAITED, gone, nested, other, reg, ring_own,
-    set, silence, watched, with_word,
+    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, gone, nested, other, reg, ring_own, set,
+    silence, waits, watched, with_word,
 };
 use crate::fault;
 use crate::flush;
@@ -52,9 +52,7 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     if out.is_empty() {
         return Verdict::NotOurs;
     }
-    if !WAITED.load(Relaxed) {
-        WAITED.store(true, Relaxed);
-    }
+    waits();
     nested::settle();
     if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) && s.datagrams.load(SeqCst) == 0 {
         if let Some(thread) = crate::thread::mine() {

@@ -1,7 +1,7 @@
-"""A server that waits for its listener in one epoll set, registers the connection in a second one, and finds more to
-read each time it looks: it never waits in the second.
+"""A server that waits for its listener in one epoll set, or by another call, registers the connection in a second one,
+and finds more to read each time it looks: it never waits in the second.
 
-    unwaited.py server          prints "port N"
+    unwaited.py server WAIT     prints "port N"; WAIT is epoll, poll or select
     unwaited.py client PORT     prints "payload N"
 """
 
@@ -13,12 +13,19 @@ import sys
 TURNS, SIZE = 16000, 16384
 
 
-def server():
+def waits(listener, how):
+    if how == "select":
+        return select.select([listener], [], [], 60)[0]
+    # Seconds there, milliseconds here.
+    waiter, limit = (select.epoll(), 60) if how == "epoll" else (select.poll(), 60_000)
+    waiter.register(listener, select.POLLIN)
+    return waiter.poll(limit)
+
+
+def server(how):
     listener = socket.create_server(("127.0.0.1", 0))
     print("port", listener.getsockname()[1], flush=True)
-    first = select.epoll()
-    first.register(listener, select.EPOLLIN)
-    assert first.poll(60), "nobody came"
+    assert waits(listener, how), "nobody came"
     connection, _ = listener.accept()
     second = select.epoll()
     second.register(connection, select.EPOLLIN)
@@ -40,4 +47,4 @@ def client(port):
     print("payload", TURNS * SIZE)
 
 
-server() if sys.argv[1] == "server" else client(int(sys.argv[2]))
+server(sys.argv[2]) if sys.argv[1] == "server" else client(int(sys.argv[2]))
