@@ -124,6 +124,14 @@ fn an_end_that_the_kernel_told_of_is_found() {
 #[test]
 fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
     between("copied-out", "reused");
+    between("copied-out", "inherited");
+    between("none", "peeked");
+    between("claimed", "owing");
+}
+
+#[test]
+fn a_look_for_more_than_half_a_ring_sleeps_until_there_is_more() {
+    between("none", "half");
 }
 
 #[test]
@@ -156,6 +164,7 @@ fn a_call_that_took_a_connection_back_is_not_for_what_has_its_number_by_then() {
         "submit",
         "peek",
         "dissolve",
+        "register",
     ] {
         between("taken-back", &format!("meant-{call}"));
     }

@@ -142,6 +142,7 @@ impl Forking {
             return later::make_up();
         };
         table::enter_child();
+        life::enter_child();
         thread::enter_child(self.thread);
         epoll::enter_child();
         kept::enter_child();

@@ -15,7 +15,7 @@ use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::{clock, fd, sock};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// How long last closes wait for carriers without room, one of them or many.
 static FLUSHES_AT_CLOSE: Budget = Budget::new(2_000_000_000);
@@ -288,47 +288,52 @@ pub fn replaced_by_service(s: &'static Sock, record: u32) {
     finish_last(s);
 }
 
-/// Sockets whose slot cannot be reused yet because a thread may still look at it.
-static LIMBO: Slab<AtomicU32, 64, 64> = Slab::new();
+/// Sockets that cannot be reused yet because a thread may still look at them: the number, and whether that is given back.
+static LIMBO: Slab<AtomicU64, 64, 64> = Slab::new();
 static LIMBO_USED: AtomicU32 = AtomicU32::new(0);
+/// The slots that go with them.
+static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new();
+/// Bit of an entry of [`LIMBO`]: no other process of the family holds the socket.
+const LAST: u64 = 1 << 32;
+
+/// In a forked child: what is held back is the parent's to give back.
+pub fn enter_child() {
+    if LIMBO_USED.load(Relaxed) != 0 {
+        LIMBO_USED.store(0, Relaxed);
+    }
+}
 
 /// Gives slot and number back once no thread uses them. Under [`state::LIFE`].
 fn retire(s: &'static Sock, conn: &'static Conn, last: bool, generation: u32) {
-    if !last || s.is_inherited() {
-        // Another process of the family goes on with the mapping, or the one whose slot it is gives that back.
-        if !s.is_inherited() {
-            conn.leave_to_others(s.number.load(Relaxed), generation);
-        }
-        table::forget(s, last);
-        return;
+    if !last && !s.is_inherited() {
+        conn.leave_to_others(s.number.load(Relaxed), generation);
     }
+    // Else another process of the family goes on with the mapping, or the one whose slot it is gives that back.
+    let own = (last && !s.is_inherited()).then_some(conn);
     if !thread::quiesce() {
         // Kept for later: the slot stays taken, the number is not reused.
+        s.is_held_back.store(true, Relaxed);
         let n = LIMBO_USED.load(Relaxed);
-        if let Some(place) = LIMBO.ensure(n as usize) {
-            s.conn.set(None);
-            place.store(s.number.load(Relaxed), Relaxed);
-            if let Some(held) = HELD_BACK.ensure(n as usize) {
-                held.set(Some(conn));
-            }
+        if let (Some(place), Some(held)) = (LIMBO.ensure(n as usize), HELD_BACK.ensure(n as usize)) {
+            place.store(u64::from(s.number.load(Relaxed)) | if last { LAST } else { 0 }, Relaxed);
+            held.set(own);
             LIMBO_USED.store(n + 1, Relaxed);
         }
         return;
     }
     for i in (0..LIMBO_USED.load(Relaxed)).rev() {
-        let number = LIMBO.get(i as usize).map(|p| p.load(Relaxed));
-        let held = HELD_BACK.get(i as usize).and_then(|h| h.get());
-        if let (Some(old), Some(c)) = (number.and_then(table::by_number), held) {
-            c.release();
-            table::forget(old, true);
+        let Some((place, held)) = LIMBO.get(i as usize).zip(HELD_BACK.get(i as usize)) else { continue };
+        let place = place.load(Relaxed);
+        if let Some(old) = table::by_number(place as u32) {
+            held.get().inspect(|conn| conn.release());
+            old.is_held_back.store(false, Relaxed);
+            table::forget(old, place & LAST != 0);
         }
-        LIMBO_USED.store(i, Relaxed);
     }
-    conn.release();
-    table::forget(s, true);
+    LIMBO_USED.store(0, Relaxed);
+    own.inspect(|conn| conn.release());
+    table::forget(s, last);
 }
-
-static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new();
 
 /// Before the last close: outgoing bytes to the carrier; the other end learns that nobody reads any more.
 fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
@@ -446,6 +451,8 @@ pub fn dup_done(old: i32, new: i32) {
         return;
     }
     let is_services = matches!(entry, Entry::Served(_) | Entry::Datagrams(_));
+    let generation = |s: &Sock| s.end().generation.load(Relaxed);
+    let age = if let Entry::Sock(s) = entry { generation(s) } else { 0 };
     let life = if is_services { state::LIFE.lock(table::tid()) } else { state::LIFE.lock_soon(table::tid()) };
     if is_services && life.is_none() {
         return;
@@ -458,6 +465,8 @@ pub fn dup_done(old: i32, new: i32) {
         }
     }
     match entry {
+        // Closed meanwhile, as others had the lock for long: the record may be another socket's.
+        Entry::Sock(s) if generation(s) != age || !s.is_in_use() => {}
         Entry::Sock(s) => {
             table::alias(new, s);
             if new <= 2 {

@@ -29,7 +29,9 @@ const LIES: usize = 64;
 /// A number that is nobody else's from now on. Called under [`crate::state::LIFE`].
 pub fn take(state: &State) -> Option<&'static Sock> {
     // A relative may say that it is free which this process uses; two sockets would have one place then. What was claimed so is lost.
-    (0..LIES).map_while(|_| free_one(state)).find(|sock| !sock.is_in_use())
+    // Others may have freed what a thread of this one still has in hand; that is lost, too.
+    let is_taken = |sock: &Sock| sock.is_in_use() || sock.is_held_back.load(Relaxed);
+    (0..LIES).map_while(|_| free_one(state)).find(|sock| !is_taken(sock))
 }
 
 /// A number that is free by what the region says.

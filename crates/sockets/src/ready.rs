@@ -75,6 +75,7 @@ const UNREAD_LOOKS: (u32, u32) = (20, 40);
 /// Bytes to read, in ring and carrier together.
 pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
     let call = Call::enter();
+    let generation = s.end().generation.load(Relaxed);
     let mut total = 0;
     for look in 0..UNREAD_LOOKS.1 {
         let head = conn.inc().h.head.load(Acquire);
@@ -95,6 +96,10 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
             Some(call) if !wait::for_flush(call, s, patiently) => break,
             Some(_) => {}
             None => thread::yield_now(),
+        }
+        if s.end().generation.load(Relaxed) != generation || !s.is_warm() {
+            // Closed while this thread slept.
+            break;
         }
     }
     total

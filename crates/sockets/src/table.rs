@@ -158,6 +158,8 @@ pub struct Sock {
     pub next_free: AtomicU32,
     /// `next_free` means something.
     pub listed: AtomicBool,
+    /// A thread may be in a call on the socket that was here: it is not another one yet.
+    pub is_held_back: AtomicBool,
 }
 
 /// See [`Sock::replaced`].

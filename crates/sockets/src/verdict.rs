@@ -5,6 +5,7 @@ use crate::raised::Raised;
 use crate::table::Sock;
 use crate::{state, stream};
 use bypath_sys::Errno;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The answer to "who moves these bytes?".
 #[derive(Debug)]
@@ -44,13 +45,14 @@ pub struct Cold(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Data { sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32 },
+    Data { sock: &'static Sock, generation: u32, sending: bool, raised: Option<Raised>, flags: i32 },
     Blind(Raised),
 }
 
 impl Cold {
     pub(crate) fn new(sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32) -> Cold {
-        Cold(Kind::Data { sock, sending, raised, flags })
+        let generation = sock.end().generation.load(Relaxed);
+        Cold(Kind::Data { sock, generation, sending, raised, flags })
     }
 
     pub(crate) fn blind(wait: Raised) -> Cold {
@@ -65,8 +67,10 @@ impl Cold {
     /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
     pub fn finish(self, ret: isize) {
         match self.0 {
-            Kind::Data { sock, sending, raised, flags } => {
-                stream::cold_done(sock, sending, raised, flags, ret);
+            Kind::Data { sock, generation, sending, raised, flags } => {
+                // Closed meanwhile, and another socket has its record: what was moved is not that one's.
+                let is_another = sock.end().generation.load(Relaxed) != generation;
+                stream::cold_done(sock, sending, raised, flags, if is_another { 0 } else { ret });
             }
             Kind::Blind(raised) => raised.lower(),
         }

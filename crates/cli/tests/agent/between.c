@@ -17,6 +17,10 @@
  *     between cold-poll  a poll of a cold connection is about to sleep: a ring is there meanwhile
  *     between edge       the kernel tells of an end, once, just after the carrier was looked at
  *     between reused     a receive has copied its bytes: its connection is closed, and another one is in its place
+ *     between inherited  the same in a forked process, where another thread has received them
+ *     between peeked     a MSG_PEEK waits for more than there is: its connection is closed, and another one is in its place
+ *     between owing      a receive waits for what is taken back: likewise
+ *     between half       a MSG_PEEK waits for more than half a ring, and half of that is there: it sleeps
  *     between replaced   a receive is about to sleep, or the ring was empty: another descriptor takes the number
  *     between dissolved  a receive has copied its bytes: its connection is dissolved
  *     between parted     the second message of a call is about to be sent: another descriptor takes the number
@@ -308,9 +312,11 @@ static void edge(void)
 static char copied[MESSAGE];
 static long copied_for;
 
+static int copy_flags;
+
 static void *copy_old(void *old)
 {
-    copied_for = recv(*(int *)old, copied, MESSAGE, 0);
+    copied_for = recv(*(int *)old, copied, MESSAGE, copy_flags);
     return NULL;
 }
 
@@ -342,6 +348,142 @@ static void reused(void)
             exit(1);
         }
     receive_next(MESSAGE);
+}
+
+static int peek_for, client;
+
+static void *look_long(void *old)
+{
+    static char seen[1 << 18];
+    copied_for = recv(*(int *)old, seen, peek_for ? (size_t)peek_for : sizeof seen, copy_flags);
+    if (copied_for > 0)
+        memcpy(copied, seen, copied_for < MESSAGE ? (size_t)copied_for : MESSAGE);
+    return NULL;
+}
+
+/* A connection of its own has the number, and brings something. */
+static void take_over(int old)
+{
+    char message[MESSAGE];
+    memset(message, '!', sizeof message);
+    if (connect(client, (struct sockaddr *)&address, sizeof address) != 0 ||
+        (connection = accept(listener, NULL, NULL)) != old || write(client, message, MESSAGE) != MESSAGE)
+        die("another connection");
+    nap_us(50000);
+}
+
+static void look_at_both(int old)
+{
+    char message[MESSAGE];
+    if (copied_for > 0 && memmem(copied, sizeof copied, "!!!!!!!!", 8)) {
+        printf("bytes of another connection\n");
+        exit(1);
+    }
+    if (recv(old, message, MESSAGE, MSG_DONTWAIT) != MESSAGE || message[0] != '!') {
+        printf("what another connection brought is gone\n");
+        exit(1);
+    }
+}
+
+/* Its connection is closed while a thread waits for more. */
+static void close_beside_sleeper(void)
+{
+    pthread_t thread;
+    int old = connection;
+    client = socket(AF_INET, SOCK_STREAM, 0);
+    peek_for = 2 * MESSAGE;
+    if (pthread_create(&thread, NULL, look_long, &old) != 0)
+        die("pthread_create");
+    nap_us(20000);
+    close(old);
+    take_over(old);
+    open_gate();
+    if (copy_flags & MSG_PEEK)
+        order('n');
+    pthread_join(thread, NULL);
+    look_at_both(old);
+    met = 1;
+}
+
+/* Its child goes on. */
+static void leave_to_child(void)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        return;
+    close(connection);
+    plain(SYS_wait4, child, (long)&status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void inherited(void)
+{
+    pthread_t thread;
+    int old = connection;
+    be_sent();
+    order('s');
+    leave_to_child();
+    client = socket(AF_INET, SOCK_STREAM, 0);
+    copy_flags = MSG_DONTWAIT;
+    watch(hold);
+    if (pthread_create(&thread, NULL, copy_old, &old) != 0)
+        die("pthread_create");
+    await();
+    /* It has to look anew. */
+    receive_next(MESSAGE);
+    close(old);
+    take_over(old);
+    open_gate();
+    pthread_join(thread, NULL);
+    look_at_both(old);
+}
+
+static void peeked(void)
+{
+    be_sent();
+    order('p');
+    copy_flags = MSG_PEEK | MSG_WAITALL;
+    close_beside_sleeper();
+}
+
+static void owing(void)
+{
+    be_sent();
+    order('s');
+    order('b');
+    copy_flags = MSG_DONTWAIT;
+    close_beside_sleeper();
+}
+
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void half(void)
+{
+    struct timeval limit = {.tv_usec = 500000};
+    be_sent();
+    for (int i = 0; i < 140000 / MESSAGE; i++)
+        order('s');
+    if (setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
+        die("SO_RCVTIMEO");
+    peek_for = 200000;
+    copy_flags = MSG_PEEK | MSG_WAITALL;
+    double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+    look_long(&connection);
+    wall = seconds(CLOCK_MONOTONIC) - wall;
+    cpu = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    if (copied_for != 140000 || wall < 0.4)
+        die("the peek");
+    if (cpu > wall / 2) {
+        printf("%.3f s of processor time in %.3f s\n", cpu, wall);
+        exit(1);
+    }
+    met = 1;
 }
 
 static int spare[2];
@@ -578,6 +720,14 @@ int main(int argc, char **argv)
         edge();
     else if (!strcmp(mode, "reused"))
         reused();
+    else if (!strcmp(mode, "inherited"))
+        inherited();
+    else if (!strcmp(mode, "peeked"))
+        peeked();
+    else if (!strcmp(mode, "owing"))
+        owing();
+    else if (!strcmp(mode, "half"))
+        half();
     else if (!strcmp(mode, "replaced"))
         replaced();
     else if (!strcmp(mode, "dissolved"))

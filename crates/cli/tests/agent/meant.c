@@ -9,6 +9,7 @@
  *     meant-control      sendmsg() with control data         meant-print         dprintf()
  *     meant-peek         MSG_PEEK with MSG_WAITALL           meant-stream        fdopen()
  *     meant-dissolve     connect() to AF_UNSPEC              meant-submit        io_submit()
+ *     meant-register     epoll_ctl() with EPOLLEXCLUSIVE
  *     meant-foreign      read() of a pipe, with unread bytes of this end in a ring */
 #include "between_peer.h"
 #include <linux/aio_abi.h>
@@ -58,6 +59,14 @@ static long option(void)
 }
 
 static long asynchronous(void) { return fcntl(connection, F_SETFL, O_ASYNC); }
+
+static int set;
+
+static long register_it(void)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE};
+    return epoll_ctl(set, EPOLL_CTL_ADD, connection, &event);
+}
 
 static long dissolve(void)
 {
@@ -165,7 +174,7 @@ static const struct {
     {"passes", passes, 'c'},            {"passed-on", passes, 'w'},        {"option", option, 'c'},
     {"asynchronous", asynchronous, 'c'}, {"shutdown", end_sending, 'c'},    {"print", print, 'c'},
     {"stream", stream, 'c'},            {"submit", submit, 'c'},           {"peek", peek, 'c'},
-    {"dissolve", dissolve, 'c'},        {"foreign", foreign, 't'},
+    {"dissolve", dissolve, 'c'},        {"foreign", foreign, 't'},           {"register", register_it, 'c'},
 };
 
 void nap_us(unsigned us)
@@ -191,6 +200,7 @@ int main(int argc, char **argv)
     connect_both();
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, way) != 0 || pipe(tube) != 0)
         die("socketpair");
+    set = epoll_create1(0);
     make_spare(!strcmp(mode, "dissolve") ? AF_INET : AF_UNIX, !strcmp(mode, "dissolve") ? SOCK_DGRAM : SOCK_STREAM);
     if (write(spare[1], "waiting", 7) != 7 || (is_urgent && send(spare[1], "u", 1, MSG_OOB) != 1))
         die("write");
@@ -227,6 +237,8 @@ int main(int argc, char **argv)
             return 1;
         }
         look_at_spare(is_urgent);
+        if (epoll_ctl(set, EPOLL_CTL_DEL, gone, NULL) != -1 || errno != ENOENT)
+            differs("it is in a set");
         if (recv(way[1], got, sizeof got, MSG_DONTWAIT) > 0)
             differs("it was passed on");
     }

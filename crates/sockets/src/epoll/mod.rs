@@ -16,8 +16,10 @@ mod wait;
 pub use nested::{keep_on_kernel, taken};
 pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
 
+use crate::fault;
 use crate::hook::{EpollEvent, Verdict};
 use crate::lock::Lock;
+use crate::meant::Meant;
 use crate::others;
 use crate::peer::Conn;
 use crate::ready;
@@ -348,9 +350,12 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     };
     let Some((number, set)) = own else {
         // A set that was not created through us.
+        let meant = Meant::begin([fd, epfd]);
         switch::recall_both(sock, Reason::ForeignEpoll, true);
-        return Verdict::NotOurs;
+        return meant.gone().map_or(Verdict::NotOurs, |e| Verdict::done(Err(e)));
     };
+    let meanings = || [fd, epfd].map(table::meaning);
+    let begun = meanings();
     let event = match (op, event) {
         (libc::EPOLL_CTL_DEL, _) => EpollEvent { events: 0, data: 0 },
         (_, Some(e)) => e,
@@ -363,7 +368,15 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         switch::recall_both(sock, Reason::RecalledEpoll, false);
     }
     let Some(_call) = Call::enter() else { return Verdict::NotOurs };
+    fault::between("taken-back");
     let Some(held) = LOCK.lock(table::tid()) else { return Verdict::NotOurs };
+    if meanings() != begun {
+        // The other end, or others' calls, have held this thread up.
+        return match sock.is_dissolved() {
+            true => Verdict::NotOurs,
+            false => Verdict::done(Err(Errno::BADF)).unless_sealed(),
+        };
+    }
     if event.events & ONESHOT != 0 {
         // Before the kernel can tell of it: who gets that looks here.
         set.oneshots.store(true, SeqCst);

@@ -129,8 +129,14 @@ fn wait_overlay(
 ) -> Result<usize, Errno> {
     let deadline = timeout_ns.map(|ns| clock::monotonic_ns().saturating_add(ns));
     let mut spun = false;
+    let generation = s.generation.load(Relaxed);
+    // Closed while this thread slept, and number and record may be another set's.
+    let is_closed = || {
+        let is_it = matches!(table::entry(epfd), Some(Entry::Epoll(now)) if now == number);
+        !is_it || s.generation.load(Relaxed) != generation
+    };
     loop {
-        if state::is_sealed() {
+        if state::is_sealed() || is_closed() {
             return Err(Errno::BADF);
         }
         switch::attend();
@@ -225,6 +231,12 @@ fn wait_overlay(
             call.thread.waits_on.store(0, Relaxed);
             k
         };
+        if is_closed() {
+            if s.generation.load(Relaxed) == generation {
+                s.sleepers.fetch_sub(1, SeqCst);
+            }
+            return k.and_then(|k| if k > 0 { Ok(k) } else { Err(Errno::BADF) });
+        }
         let silent = k == Ok(0) && is_asleep(s, ticket);
         let others = s.sleepers.fetch_sub(1, SeqCst) - 1;
         if others > 0 {

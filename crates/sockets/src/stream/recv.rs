@@ -236,11 +236,11 @@ fn take(
                                 return Ok(shown);
                             }
                             done -= n;
-                            late = !wait_behind_carrier(
-                                call,
-                                s,
-                                *deadline.get_or_insert_with(|| Deadline::after(timeout)),
-                            );
+                            let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+                            let (goes, now) =
+                                staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends));
+                            fd = now.ok_or(Errno::BADF)?;
+                            late = !goes;
                             continue;
                         }
                         // Taken back just now, the ring's bytes come by the carrier: they may have been counted for the
@@ -290,12 +290,14 @@ fn take(
                             }
                         }
                         if peek && !nonblocking && !late && done + n < target {
-                            late = carrier::of(s).has_mark_within(s, want - done)
-                                || !wait_behind_carrier(
-                                    call,
-                                    s,
-                                    *deadline.get_or_insert_with(|| Deadline::after(timeout)),
-                                );
+                            late = carrier::of(s).has_mark_within(s, want - done);
+                            if !late {
+                                let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+                                let wait = || wait_behind_carrier(call, s, ends);
+                                let (goes, now) = staying.sleep(call, s, fd, wait);
+                                fd = now.ok_or(Errno::BADF)?;
+                                late = !goes;
+                            }
                             continue;
                         }
                         done += n;
@@ -321,7 +323,13 @@ fn take(
                             // as their writer and the kernel get a processor.
                             if switch::is_under_way(s, owed) {
                                 patience -= 1;
-                                if !wait::for_flush(call, s, patience < PATIENCE - 20) {
+                                let wait = || wait::for_flush(call, s, patience < PATIENCE - 20);
+                                let (goes, now) = staying.sleep(call, s, fd, wait);
+                                let Some(now) = now else {
+                                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                                };
+                                fd = now;
+                                if !goes {
                                     patience = 0;
                                 }
                             } else {
@@ -397,14 +405,19 @@ fn take(
         }
         let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         let need = if peek { target } else { target - done }.min(size as usize / 2) as u64;
+        // What is too little for a MSG_PEEK stays, and ends no sleep.
+        let shown = match seen {
+            Ok(Readable::Ring { available, .. }) => available,
+            _ => 0,
+        };
+        let need = need.max(shown + 1);
         let path = match seen {
             Ok(Readable::Ring { .. }) => Path::Ring,
             Ok(Readable::Drain(_)) => Path::Drain,
             _ => Path::Kernel,
         };
-        let some = matches!(seen, Ok(Readable::Ring { available, .. }) if available > 0);
         let until = doubt.bound(ends);
-        let wait = || wait::readable(call, s, conn, path, need.max(1), until);
+        let wait = || wait::readable(call, s, conn, path, need, until);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
@@ -434,7 +447,9 @@ fn take(
                 }
             }
             // What was looked at is the answer: once more, as another thread may have read it meanwhile.
-            Woken::TimedOut | Woken::Interrupted if peek && !late && some && !call.thread.is_cancelled() => {
+            Woken::TimedOut | Woken::Interrupted
+                if peek && !late && shown > 0 && !call.thread.is_cancelled() =>
+            {
                 late = true;
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
