@@ -164,10 +164,10 @@ pub fn peek(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<usize>> {
     }
 }
 
-/// Whether descriptors come along with the next message, which stays. Of a socket at which it is told who has sent a message
+/// Whether descriptors come along with the next message, which stays; `None`: there is none. Of a socket at which it is told who has sent a message
 /// ([`unix::tell_senders`]).
 #[cfg(feature = "link")]
-pub fn brings_descriptors(socket: BorrowedFd<'_>) -> bool {
+pub fn brings_descriptors(socket: BorrowedFd<'_>) -> Option<bool> {
     unix::brings_descriptors_beside_sender(socket.as_raw_fd())
 }
 
@@ -258,11 +258,11 @@ mod tests {
     fn descriptors_that_would_come_are_seen_and_do_not_come() {
         let (sender, reader) = pair().unwrap();
         unix::tell_senders(reader.as_raw_fd()).unwrap();
-        assert!(!brings_descriptors(reader.as_fd()), "there is nothing");
+        assert_eq!(brings_descriptors(reader.as_fd()), None);
         for (octets, with) in [(&b"x"[..], false), (b"x", true), (b"", true), (b"", false)] {
             send(sender.as_fd(), octets, with.then(|| sender.as_fd())).unwrap();
             for _ in 0..2 {
-                assert_eq!(brings_descriptors(reader.as_fd()), with);
+                assert_eq!(brings_descriptors(reader.as_fd()), Some(with));
             }
             assert_eq!(
                 receive_all(reader.as_fd(), &mut [0; 4]).unwrap().unwrap().fds.len(),

@@ -415,9 +415,9 @@ fn brings_descriptors(s: i32) -> Option<bool> {
     (seen != Err(Errno::AGAIN)).then_some(hdr.flags & libc::MSG_CTRUNC != 0)
 }
 
-/// The same of a socket at which it is told who has sent a message ([`tell_senders`]); false, too: there is no message.
+/// The same of a socket at which it is told who has sent a message ([`tell_senders`]).
 #[cfg(feature = "link")]
-pub(crate) fn brings_descriptors_beside_sender(s: i32) -> bool {
+pub(crate) fn brings_descriptors_beside_sender(s: i32) -> Option<bool> {
     // As much as is told of the sender: for a descriptor there is no room left.
     let mut along = [0u64; 2 * CONTROL_HEADER / 8];
     let mut hdr = MsgHdr {
@@ -434,7 +434,7 @@ pub(crate) fn brings_descriptors_beside_sender(s: i32) -> bool {
     let seen = check(unsafe {
         syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
     });
-    seen.is_ok() && hdr.flags & libc::MSG_CTRUNC != 0
+    (seen != Err(Errno::AGAIN)).then_some(hdr.flags & libc::MSG_CTRUNC != 0)
 }
 
 fn is_of_another_user(s: i32) -> bool {

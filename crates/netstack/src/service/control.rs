@@ -340,9 +340,13 @@ impl Controls {
             asked += 1;
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(Heard::All) };
-            // What has none goes on.
-            if !hub.users.may_send(control.uid) && seqpacket::brings_descriptors(control.end.as_fd()) {
-                return Ok(Heard::Crowd);
+            // What has none goes on, and so does what is asked already; what comes meanwhile is not heard unseen.
+            if !hub.users.may_send(control.uid) {
+                match seqpacket::brings_descriptors(control.end.as_fd()) {
+                    Some(true) => return Ok(Heard::Crowd),
+                    None if control.query.is_none() => return Ok(Heard::All),
+                    _ => {}
+                }
             }
             if let Some((header, doing)) = &mut control.query {
                 let next = match doing {

@@ -54,11 +54,11 @@ impl Stack {
             Hop::Neighbor(address) => match self.ifaces[iface.at()].neighbors.lookup(now, address) {
                 Some(mac) => mac,
                 None => {
+                    let before = Before::of(entry);
                     // What it has to say may be nothing any more.
-                    if entry.connection.wants_transmit() {
+                    if entry.connection.wants_transmit() && !self.forgets_reset(index) {
                         self.park(now, index, iface, address);
                     } else {
-                        let before = Before::of(entry);
                         self.settle_silently(now, index, &before);
                     }
                     return None;

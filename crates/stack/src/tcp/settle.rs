@@ -263,6 +263,26 @@ impl Stack {
         }
     }
 
+    /// Whether a connection that no program has any more is over but for a reset, and it is not counted, or its user has as many of those as he may: then
+    /// no neighbour is asked for to say it.
+    #[cold]
+    pub(super) fn forgets_reset(&mut self, index: u32) -> bool {
+        let most = self.config.tcp.orphans;
+        let full = self.tcp.orphans >= most;
+        let Some(entry) = self.tcp.entry(index) else { return false };
+        let forgets = match entry.owner {
+            Owner::Nobody => true,
+            Owner::Orphan => self.tcp.users.has_orphans(entry.user, full, most),
+            _ => false,
+        };
+        let Some(entry) = self.tcp.entry_mut(index) else { return false };
+        let forgets = forgets && entry.connection.state() == State::Closed;
+        if forgets {
+            entry.connection.forget_reset();
+        }
+        forgets
+    }
+
     /// A connection waits for a neighbour's address; it keeps what it has to say.
     #[cold]
     pub(super) fn park(&mut self, now: Instant, index: u32, iface: IfaceId, address: IpAddr) {

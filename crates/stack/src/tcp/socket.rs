@@ -79,12 +79,16 @@ impl Stack {
         }
     }
 
-    /// A connection that nobody has goes with a reset.
+    /// A connection that nobody has goes with a reset, but not with one that would wait for a neighbour: nobody is counted for that.
     fn drop_connection(&mut self, index: u32) {
         let now = self.tcp.clock;
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let before = Before::of(entry);
-        entry.connection.abort();
+        if entry.parked {
+            entry.connection.end(None)
+        } else {
+            entry.connection.abort()
+        }
         self.tcp.give(index, Owner::Nobody);
         self.settle(now, index, &before);
     }
@@ -115,6 +119,8 @@ impl Stack {
             (entry.left, entry.until) = (true, Some(Instant::ZERO));
         }
         match linger {
+            // As below.
+            Some(Duration::ZERO) if many && entry.parked => entry.connection.end(None),
             Some(Duration::ZERO) => entry.connection.abort(),
             _ => entry.connection.close(),
         }

@@ -554,6 +554,11 @@ impl Connection {
         self.end(None);
     }
 
+    /// Nobody is to be told that it is over.
+    pub(super) fn forget_reset(&mut self) {
+        self.wanted.rst = None;
+    }
+
     /// It is over. What was received can still be read.
     pub(super) fn end(&mut self, failure: Option<Failure>) {
         self.state = State::Closed;

@@ -3,6 +3,7 @@
 use super::*;
 use bypath_stack::config::Config;
 use bypath_stack::neighbor;
+use std::time::Duration;
 
 #[test]
 fn who_acknowledges_need_not_be_asked_whether_he_is_there() {
@@ -116,8 +117,8 @@ fn what_is_closed_while_its_neighbour_is_asked_for_is_over_at_once() {
     assert_eq!(state(&mut world, 0, other), State::Established);
 }
 
-#[test]
-fn resets_beyond_the_bound_of_closed_connections_do_not_wait_for_a_neighbour() {
+/// Six connections to a neighbour that is asked for again and does not answer; two may be closed and not over.
+fn silent_neighbour() -> (World, Vec<SocketId>, SocketId) {
     let mut config = Config::default();
     config.tcp.orphans = 2;
     let mut world = World::with(2, 1, &config, Default::default(), 1500);
@@ -134,7 +135,55 @@ fn resets_beyond_the_bound_of_closed_connections_do_not_wait_for_a_neighbour() {
         assert_eq!(tcp(&mut world, 0, *id).write(b"x"), Ok(1));
     }
     world.millis(10);
+    (world, all, server)
+}
+
+#[test]
+fn resets_beyond_the_bound_of_closed_connections_do_not_wait_for_a_neighbour() {
+    let (mut world, all, _) = silent_neighbour();
     let found: Vec<_> = all.iter().map(|id| left(&mut world, *id)).collect();
     assert_eq!(found, [(6, 1), (6, 2), (5, 2), (4, 2), (3, 2), (2, 2)]);
     assert_eq!(world.count(0, "tcp_orphans_reset"), 4);
+}
+
+#[test]
+fn neither_do_those_that_the_program_asks_for() {
+    // They wait already, or do not yet.
+    for waits in [true, false] {
+        let (mut world, all, _) = silent_neighbour();
+        if !waits {
+            world.secs(4);
+        }
+        let left: Vec<_> = all
+            .iter()
+            .map(|id| {
+                let options = tcp(&mut world, 0, *id).options();
+                let at_once = bypath_stack::tcp::Options { linger: Some(Duration::ZERO), ..options };
+                tcp(&mut world, 0, *id).set_options(at_once);
+                left(&mut world, *id)
+            })
+            .collect();
+        world.millis(1);
+        let usage = world.hosts[0].stack.usage();
+        assert!(usage.orphans <= 2 && usage.connections <= 2, "{waits}: {left:?}, {usage:?}");
+    }
+}
+
+#[test]
+fn nor_those_of_callers_that_nobody_accepted() {
+    let mut world = World::new(2, 1);
+    let server = listen(&mut world, 1, "0.0.0.0:80");
+    for _ in 0..6 {
+        call(&mut world, 0, "10.0.0.2:80");
+    }
+    world.millis(100);
+    let (iface, peer) = (world.hosts[1].iface, "10.0.0.1".parse().unwrap());
+    let theirs = world.hosts[0].iface;
+    world.hosts[0].stack.remove_address(theirs, peer);
+    world.hosts[1].stack.remove_neighbor(iface, peer);
+    assert_eq!(world.hosts[1].stack.usage().connections, 7, "the listener is one");
+    world.hosts[1].stack.close(server);
+    world.millis(1);
+    assert_eq!(world.hosts[1].stack.usage().connections, 0);
+    assert_eq!(world.hosts[1].stack.contradiction(), None);
 }
