@@ -130,6 +130,11 @@ fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
 }
 
 #[test]
+fn the_end_of_a_closed_connection_is_none_of_another() {
+    between("polled", "elsewhere");
+}
+
+#[test]
 fn a_look_for_more_than_half_a_ring_sleeps_until_there_is_more() {
     between("none", "half");
 }
@@ -164,6 +169,7 @@ fn a_call_that_took_a_connection_back_is_not_for_what_has_its_number_by_then() {
         "submit",
         "peek",
         "dissolve",
+        "duplicate",
         "register",
     ] {
         between("taken-back", &format!("meant-{call}"));

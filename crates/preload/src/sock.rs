@@ -5,7 +5,8 @@ use crate::errno::{self, fail, kept, still};
 use crate::memory;
 use crate::real::hook;
 use crate::served;
-use bypath_sockets::hook;
+use bypath_sockets::hook::{self, Meant};
+use bypath_sys::fd;
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
 /// The port that an address of the internet names, which bind() takes or not; 0: none.
@@ -270,8 +271,16 @@ fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if hook::is_own_fd(old) || hook::is_own_fd(new) {
         return fail(libc::EBADF);
     }
+    let meant = Meant::beside([old], new);
     let token = kept(|| hook::dup2_begin(old, new));
-    let ret = real();
+    let ret = match meant.gone() {
+        None => real(),
+        Some(e) => {
+            // What it was to be is gone. Its own connection has ended already.
+            fd::close(new);
+            fail(e.raw_os_error())
+        }
+    };
     kept(|| hook::dup2_done(token, old, ret));
     ret
 }

@@ -310,7 +310,10 @@ fn retire(s: &'static Sock, conn: &'static Conn, last: bool, generation: u32) {
     }
     // Else another process of the family goes on with the mapping, or the one whose slot it is gives that back.
     let own = (last && !s.is_inherited()).then_some(conn);
-    if !thread::quiesce() {
+    // Who sleeps there without a hold on it touches its memory once more.
+    let is_held = |number: u32| thread::is_within(number + 1);
+    let is_quiet = thread::quiesce();
+    if !is_quiet || is_held(s.number.load(Relaxed)) {
         // Kept for later: the slot stays taken, the number is not reused.
         s.is_held_back.store(true, Relaxed);
         let n = LIMBO_USED.load(Relaxed);
@@ -321,16 +324,23 @@ fn retire(s: &'static Sock, conn: &'static Conn, last: bool, generation: u32) {
         }
         return;
     }
-    for i in (0..LIMBO_USED.load(Relaxed)).rev() {
+    let mut left = 0;
+    for i in 0..LIMBO_USED.load(Relaxed) {
         let Some((place, held)) = LIMBO.get(i as usize).zip(HELD_BACK.get(i as usize)) else { continue };
-        let place = place.load(Relaxed);
-        if let Some(old) = table::by_number(place as u32) {
-            held.get().inspect(|conn| conn.release());
+        let (word, conn) = (place.load(Relaxed), held.get());
+        if is_held(word as u32) {
+            if let Some((place, held)) = LIMBO.get(left as usize).zip(HELD_BACK.get(left as usize)) {
+                place.store(word, Relaxed);
+                held.set(conn);
+                left += 1;
+            }
+        } else if let Some(old) = table::by_number(word as u32) {
+            conn.inspect(|conn| conn.release());
             old.is_held_back.store(false, Relaxed);
-            table::forget(old, place & LAST != 0);
+            table::forget(old, word & LAST != 0);
         }
     }
-    LIMBO_USED.store(0, Relaxed);
+    LIMBO_USED.store(left, Relaxed);
     own.inspect(|conn| conn.release());
     table::forget(s, last);
 }

@@ -47,6 +47,11 @@ impl<const N: usize> Meant<N> {
         Meant(numbers.iter().any(|number| is_warm(*number)).then(|| numbers.map(File::of)))
     }
 
+    /// Of what dup2 makes `replaced`, whose other end can hold the thread up.
+    pub fn beside(numbers: [i32; N], replaced: i32) -> Meant<N> {
+        Meant(is_warm(replaced).then(|| numbers.map(File::of)))
+    }
+
     /// Behind what takes them back: the error of a call one of whose numbers is another file's.
     pub fn gone(&self) -> Option<Errno> {
         let files = self.0.as_ref()?;

@@ -95,8 +95,12 @@ fn merge(fds: &mut [PollFd], scratch: &[Kernel]) -> usize {
             && let Some(call) = Call::enter()
             && ready::watches_end(s, conn)
         {
-            switch::peer_ended(s, conn, seen & (libc::POLLHUP | libc::POLLERR) != 0, &call);
-            seen |= bypath_sys::poll::now(p.fd, p.events);
+            // What the kernel saw may be of another connection that had the number: this one is asked.
+            let now = bypath_sys::poll::now(s.carrier(), p.events | libc::POLLRDHUP);
+            if now & libc::POLLRDHUP != 0 {
+                switch::peer_ended(s, conn, now & (libc::POLLHUP | libc::POLLERR) != 0, &call);
+                seen |= bypath_sys::poll::now(p.fd, p.events);
+            }
         }
         p.revents |= seen & (p.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
         ready += usize::from(p.revents != 0);
@@ -194,6 +198,7 @@ fn wait(
         }
         entered.lower();
         let silent = result? == 0;
+        fault::between("polled");
         if merge(fds, scratch) > 0 {
             // Rings may have become ready as well: report all of it.
             for p in fds.iter_mut() {

@@ -9,6 +9,7 @@ use crate::parts::Going;
 use crate::raised::Notes;
 use crate::state;
 use crate::stay;
+use crate::table::Sock;
 use crate::wait;
 use bypath_shm::family;
 use bypath_shm::region::Slab;
@@ -63,6 +64,8 @@ pub struct Record {
     pub gone: AtomicU32,
     /// Socket on which a data call of its sleeps, or may, plus one.
     pub sleeps_on: AtomicU32,
+    /// Socket whose memory it touches once more when it wakes up, plus one.
+    touches: AtomicU32,
     /// Socket that such a call keeps, plus one; see `stay`.
     pub stays_on: AtomicU32,
     /// Its stack address.
@@ -160,6 +163,7 @@ fn enter() -> Option<&'static Record> {
             r.scratch.iter().for_each(Slot::hand_over);
             r.pthread.store(sys::pthread_self(), Release);
             r.pace.store(2, Relaxed);
+            r.touches.store(0, Relaxed);
             USED.fetch_max(number + 1, AcqRel);
             MINE.set(Some(r));
             sys::set_exit_value(number as usize + 1);
@@ -438,6 +442,19 @@ impl Drop for Sleep {
 }
 
 impl Record {
+    /// Before a sleep after which it touches memory of `s` first: that stays until then. Returns what [`touched`](Record::touched) is told.
+    pub fn is_to_touch(&self, call: &Call, s: &Sock) -> u32 {
+        let outer = self.touches.load(Relaxed);
+        self.touches.store(s.number.load(Relaxed) + 1, Release);
+        // A frame that was left by longjmp touches nothing any more.
+        if call.thread.is_outermost() { 0 } else { outer }
+    }
+
+    /// It has done so.
+    pub fn touched(&self, outer: u32) {
+        self.touches.store(outer, Release);
+    }
+
     /// Begins a sleep.
     pub fn sleeping(&'static self) -> Sleep {
         self.sleeps.store(self.sleeps.load(Relaxed) + 1, Relaxed);
@@ -464,6 +481,12 @@ fn sleepers(place: u32) -> impl Iterator<Item = &'static Record> {
             && r.in_use.load(Acquire)
             && !me.is_some_and(|m| std::ptr::eq(m, *r))
     })
+}
+
+/// Whether other threads sleep that touch the socket's memory (its number plus one) before they look at anything anew.
+pub fn is_within(place: u32) -> bool {
+    let mut records = (0..USED.load(Acquire)).filter_map(record);
+    records.any(|r| r.touches.load(Acquire) == place && r.in_use.load(Acquire))
 }
 
 /// Whether other threads sleep in a data call on the socket.

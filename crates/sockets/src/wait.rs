@@ -200,8 +200,10 @@ pub fn sleep(
         bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
     }
     let bound = before_sleep(call, bound);
+    let outer = thread.is_to_touch(call, s);
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
     withdraw(places, word, bell, thread);
+    thread.touched(outer);
     if fds[1].revents != 0 {
         thread.rung.store(true, Relaxed);
     }

@@ -20,6 +20,7 @@
  *     between inherited  the same in a forked process, where another thread has received them
  *     between peeked     a MSG_PEEK waits for more than there is: its connection is closed, and another one is in its place
  *     between owing      a receive waits for what is taken back: likewise
+ *     between elsewhere  a poll is told of an end: its connection is closed, and another one is in its place
  *     between half       a MSG_PEEK waits for more than half a ring, and half of that is there: it sleeps
  *     between replaced   a receive is about to sleep, or the ring was empty: another descriptor takes the number
  *     between dissolved  a receive has copied its bytes: its connection is dissolved
@@ -439,6 +440,43 @@ static void inherited(void)
     look_at_both(old);
 }
 
+static void *poll_once(void *unused)
+{
+    poll_for(-1);
+    return unused;
+}
+
+static void elsewhere(void)
+{
+    pthread_t thread;
+    int old = connection;
+    be_sent();
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    send_next(0);
+    if (pthread_create(&thread, NULL, poll_once, NULL) != 0)
+        die("pthread_create");
+    nap_us(20000);
+    watch(hold);
+    order('f');
+    await();
+    close(old);
+    order('n');
+    if ((connection = accept(listener, NULL, NULL)) != old)
+        die("another connection");
+    sent = received = 0;
+    be_sent();
+    send_next(0);
+    open_gate();
+    pthread_join(thread, NULL);
+    order('r');
+    be_sent();
+    send_next(0);
+    order('r');
+}
+
 static void peeked(void)
 {
     be_sent();
@@ -722,6 +760,8 @@ int main(int argc, char **argv)
         reused();
     else if (!strcmp(mode, "inherited"))
         inherited();
+    else if (!strcmp(mode, "elsewhere"))
+        elsewhere();
     else if (!strcmp(mode, "peeked"))
         peeked();
     else if (!strcmp(mode, "owing"))

@@ -10,6 +10,7 @@
  *     meant-peek         MSG_PEEK with MSG_WAITALL           meant-stream        fdopen()
  *     meant-dissolve     connect() to AF_UNSPEC              meant-submit        io_submit()
  *     meant-register     epoll_ctl() with EPOLLEXCLUSIVE
+ *     meant-duplicate    dup2() over the connection, of what is closed
  *     meant-foreign      read() of a pipe, with unread bytes of this end in a ring */
 #include "between_peer.h"
 #include <linux/aio_abi.h>
@@ -59,6 +60,8 @@ static long option(void)
 }
 
 static long asynchronous(void) { return fcntl(connection, F_SETFL, O_ASYNC); }
+
+static long duplicate(void) { return dup2(way[0], connection); }
 
 static int set;
 
@@ -174,7 +177,7 @@ static const struct {
     {"passes", passes, 'c'},            {"passed-on", passes, 'w'},        {"option", option, 'c'},
     {"asynchronous", asynchronous, 'c'}, {"shutdown", end_sending, 'c'},    {"print", print, 'c'},
     {"stream", stream, 'c'},            {"submit", submit, 'c'},           {"peek", peek, 'c'},
-    {"dissolve", dissolve, 'c'},        {"foreign", foreign, 't'},           {"register", register_it, 'c'},
+    {"duplicate", duplicate, 'w'},      {"dissolve", dissolve, 'c'},        {"foreign", foreign, 't'},           {"register", register_it, 'c'},
 };
 
 void nap_us(unsigned us)
@@ -237,6 +240,8 @@ int main(int argc, char **argv)
             return 1;
         }
         look_at_spare(is_urgent);
+        if (!strcmp(mode, "duplicate") && fcntl(connection, F_GETFD) != -1)
+            differs("the connection is there");
         if (epoll_ctl(set, EPOLL_CTL_DEL, gone, NULL) != -1 || errno != ENOENT)
             differs("it is in a set");
         if (recv(way[1], got, sizeof got, MSG_DONTWAIT) > 0)
