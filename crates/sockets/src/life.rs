@@ -296,8 +296,14 @@ static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new
 /// Bit of an entry of [`LIMBO`]: no other process of the family holds the socket.
 const LAST: u64 = 1 << 32;
 
-/// In a forked child: what is held back is the parent's to give back.
+/// In a forked child, which has no other threads: what is held back is the parent's to give back.
 pub fn enter_child() {
+    for i in 0..LIMBO_USED.load(Relaxed) {
+        let number = LIMBO.get(i as usize).map(|place| place.load(Relaxed) as u32);
+        if let Some(old) = number.and_then(table::by_number) {
+            old.is_held_back.store(false, Relaxed);
+        }
+    }
     if LIMBO_USED.load(Relaxed) != 0 {
         LIMBO_USED.store(0, Relaxed);
     }
