@@ -137,6 +137,7 @@ fn the_end_of_a_closed_connection_is_none_of_another() {
 #[test]
 fn a_look_for_more_than_half_a_ring_sleeps_until_there_is_more() {
     between("none", "half");
+    between("none", "half-unseen");
 }
 
 #[test]

@@ -416,6 +416,13 @@ fn take(
             Ok(Readable::Drain(_)) => Path::Drain,
             _ => Path::Kernel,
         };
+        if shown > 0 && peek && s.has(flag::FOREIGN_BYTES) {
+            // The carrier has some, too, which the kernel would tell of at once.
+            let (goes, now) = staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends));
+            fd = now.ok_or(Errno::BADF)?;
+            late = !goes;
+            continue;
+        }
         let until = doubt.bound(ends);
         let wait = || wait::readable(call, s, conn, path, need, until);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
