@@ -443,11 +443,11 @@ impl Drop for Sleep {
 
 impl Record {
     /// Before a sleep after which it touches memory of `s` first: that stays until then. Returns what [`touched`](Record::touched) is told.
-    pub fn is_to_touch(&self, call: &Call, s: &Sock) -> u32 {
+    pub fn is_to_touch(&self, s: &Sock) -> u32 {
         let outer = self.touches.load(Relaxed);
         self.touches.store(s.number.load(Relaxed) + 1, Release);
         // A frame that was left by longjmp touches nothing any more.
-        if call.thread.is_outermost() { 0 } else { outer }
+        if self.is_outermost() { 0 } else { outer }
     }
 
     /// It has done so.

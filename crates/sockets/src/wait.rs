@@ -200,7 +200,7 @@ pub fn sleep(
         bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
     }
     let bound = before_sleep(call, bound);
-    let outer = thread.is_to_touch(call, s);
+    let outer = thread.is_to_touch(s);
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
     withdraw(places, word, bell, thread);
     thread.touched(outer);
