@@ -8,6 +8,8 @@ mod programs;
 mod allowed;
 #[path = "trust/attack.rs"]
 mod attack;
+#[path = "trust/costs.rs"]
+mod costs;
 #[path = "trust/dice.rs"]
 mod dice;
 #[path = "trust/fake.rs"]

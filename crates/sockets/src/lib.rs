@@ -56,6 +56,7 @@ mod taken;
 mod thread;
 mod udp;
 mod unsupported;
+mod unwoken;
 mod uring;
 mod verdict;
 mod wait;

@@ -500,6 +500,10 @@ pub fn add(
     inbox: i32,
 ) -> std::result::Result<&'static Peer, Reason> {
     others::admit(control).map_err(errno_reason)?;
+    if state::is_own_inbox(inbox) && !unix::is_of_this_process(control) {
+        // What is marked there for the other end this process would look at, and mark again.
+        return Err(Reason::PeerMemoryInvalid);
+    }
     let (process, user) = process_behind(control);
     shares::admit(Who { process, user }, 0).map_err(errno_reason)?;
     add_service(pair, token, side, control, inbox)

@@ -11,7 +11,7 @@ use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::{self as threads, Call, Use};
 use crate::wait::{STALL_NS, SpinHistory};
-use crate::{epoll, fault, siblings, udp};
+use crate::{epoll, fault, siblings, udp, unwoken};
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd as Kernel, ppoll};
@@ -163,8 +163,10 @@ fn wait(
         for p in fds.iter() {
             if let Some((s, conn)) = warm(p.fd) {
                 let (incoming, outgoing) = ready::needs_words(s, p.events as u16 as u32);
-                if (incoming || outgoing) && !armed.arm(call, s, conn, incoming, outgoing) {
-                    bound = Some(bound.unwrap_or(u64::MAX).min(2_000_000));
+                if (incoming || outgoing)
+                    && let Some(pause) = armed.arm(call, s, conn, incoming, outgoing)
+                {
+                    bound = Some(bound.unwrap_or(u64::MAX).min(pause));
                 }
                 if outgoing || incoming && ready::fills_unseen(s, conn) {
                     bound = Some(bound.unwrap_or(u64::MAX).min(STALL_NS));
@@ -276,6 +278,7 @@ struct Armed {
 }
 
 impl Armed {
+    /// How long to sleep without, if a word could not be entered.
     fn arm(
         &mut self,
         call: &Call,
@@ -283,10 +286,9 @@ impl Armed {
         conn: &'static Conn,
         incoming: bool,
         outgoing: bool,
-    ) -> bool {
+    ) -> Option<u64> {
         let Some((bell, bell_fd)) = conn.bell_for(call.thread) else {
-            switch::ask_recall(s, conn, bypath_shm::direction::ask::RECALL, Reason::RecalledNoBell);
-            return false;
+            return Some(unwoken::ask(s, conn, Reason::RecalledNoBell));
         };
         let word = *self.word.get_or_insert_with(|| words::word(bell, call.thread.next_ticket()));
         if self.bell_fd.is_none() {
@@ -297,15 +299,14 @@ impl Armed {
             self.bell_fd = Some(bell_fd);
             crate::wait::announce(bell, word as u32);
         }
-        let mut ok = true;
+        let mut pause = None;
         if incoming && !words::arm(&conn.inc().ra.wait, word) {
-            switch::ask_recall(s, conn, bypath_shm::direction::ask::RECALL, Reason::RecalledWaiters);
-            ok = false;
+            pause = Some(unwoken::ask(s, conn, Reason::RecalledWaiters));
         }
         if outgoing && !words::arm(&conn.out().wa.wait, word) {
-            ok = false;
+            pause = Some(unwoken::FIRST_NS);
         }
-        ok
+        pause
     }
 
     fn withdraw(&self, call: &Call, fds: &[PollFd]) {

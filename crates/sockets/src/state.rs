@@ -294,6 +294,12 @@ pub fn is_own_token(token: u64) -> bool {
     PROCESS.identity.token.load(Relaxed) == token
 }
 
+/// Whether `fd` is the inbox of this process. One that is forked has another one.
+pub fn is_own_inbox(fd: i32) -> bool {
+    let own = PROCESS.inbox_fd.load(Acquire);
+    own >= 0 && fd::identity(own).is_ok_and(|own| fd::identity(fd) == Ok(own))
+}
+
 /// Marks the process as ending; returns whether it was marked before.
 pub fn set_exiting() -> bool {
     hinder(Reason::RecalledExit);

@@ -138,6 +138,8 @@ pub struct Sock {
     pub kept: StaticCell<Ring>,
     /// Calls that sleep on it while its descriptors are closed, see `stay`.
     pub stays: Stays,
+    /// How often those look that no ring wakes.
+    pub unwoken: crate::unwoken::Pace,
     /// How fast it is on either path.
     pub guard: crate::guard::Guard,
     /// Empty reads in a row: the carrier is looked at now and then.
@@ -524,6 +526,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.counted.store(0, Relaxed);
     sock.served.store(0, Relaxed);
     sock.guard.reset();
+    sock.unwoken.reset();
     end.generation.fetch_add(1, Relaxed);
     end.fd.store(fd, Relaxed);
     end.reason.store(Reason::None as u16, Relaxed);

@@ -14,6 +14,7 @@ use crate::state;
 use crate::switch;
 use crate::table::Sock;
 use crate::thread::Call;
+use crate::unwoken;
 use crate::uring;
 use bypath_shm::direction::{Path, Readable, wait};
 use bypath_sys::poll::{PollFd, ppoll};
@@ -281,14 +282,9 @@ fn sleep_without_bell(
 ) -> Woken {
     let mut bound = bound_ns;
     if blind {
-        switch::ask_recall(
-            s,
-            conn,
-            bypath_shm::direction::ask::RECALL,
-            bypath_shm::reason::Reason::RecalledWaiters,
-        );
         // Until the claim a short period stands in for the bell.
-        bound = Some(bound_ns.unwrap_or(u64::MAX).min(2_000_000));
+        let pause = unwoken::ask(s, conn, bypath_shm::reason::Reason::RecalledWaiters);
+        bound = Some(bound_ns.unwrap_or(u64::MAX).min(pause));
     }
     let mut fds = [PollFd { fd: s.carrier(), events, revents: 0 }];
     let result = call.parked(|| ppoll(&mut fds, bound, 0));

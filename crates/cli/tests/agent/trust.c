@@ -1,6 +1,6 @@
 /* What a hostile peer is let loose on: a program that knows nothing of rings.
  *
- *   trust threads|epoll        prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
+ *   trust threads|poll|epoll   prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
  *   trust strict [OCTETS]      prints its port, echoes to one until a piece ends with FLOOD, has OCTETS for SO_SNDBUF from then on, sends what goes
  *                              for two seconds, and then allows itself no system calls but read, write and exit
@@ -104,10 +104,17 @@ static void ended(int s) {
     fflush(stdout);
 }
 
+static int polls;
+
+static int wait_for(int s) {
+    struct pollfd one = {.fd = s, .events = POLLIN};
+    return poll(&one, 1, -1);
+}
+
 static void *one(void *argument) {
     int s = (int)(long)argument;
     unsigned char *end = area(PIECE);
-    for (unsigned turn = s; serve(s, end, turn); turn++)
+    for (unsigned turn = s; (!polls || wait_for(s) >= 0) && serve(s, end, turn); turn++)
         ;
     munmap(end - PIECE, PIECE + PAGE);
     ended(s);
@@ -236,7 +243,8 @@ int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
     flood = area(FLOODED) - FLOODED;
     memset(flood, 0xff, FLOODED);
-    if (!strcmp(mode, "threads"))
+    polls = !strcmp(mode, "poll");
+    if (!strcmp(mode, "threads") || polls)
         threads();
     if (!strcmp(mode, "epoll"))
         set();

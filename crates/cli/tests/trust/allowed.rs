@@ -115,7 +115,7 @@ fn an_allowed_user_cannot_keep_in_its_call_who_rings_his_bell() {
 }
 
 /// The bell by which the victim is woken, as it told.
-fn own_bell(line: &Line, m: &Mapped) -> OwnedFd {
+pub fn own_bell(line: &Line, m: &Mapped) -> OwnedFd {
     // It sleeps, and has told by then, after each answer: whoever finds more at once does not.
     for _ in 0..1000 {
         is_answered(line, m, "the victim does not answer");

@@ -198,7 +198,7 @@ fn memory_that_may_not_be_there_is_not_mapped() {
 
 #[test]
 fn memory_that_is_longer_than_it_must_be_is_not_mapped() {
-    let (server, port) = alone();
+    let (server, port) = alone("threads");
     // Whoever touches it while its owner gives all of it back has to wait for that.
     let long = peer::memory(4 << 30);
     for position in 0..2 {
@@ -222,7 +222,7 @@ fn memory_that_is_longer_than_it_must_be_is_not_mapped() {
 /// Memory that a liar has not touched costs it nothing, and its victim all of it, once that locks what it has mapped (mlockall), or dumps it.
 #[test]
 fn of_an_arena_only_slots_that_can_have_been_given_are_opened() {
-    let (server, port) = alone();
+    let (server, port) = alone("threads");
     let geometry = Geometry { slots: 4096, ring: 4096 };
     let call = || {
         let line = Line::to(port);
@@ -262,8 +262,8 @@ fn of_an_arena_only_slots_that_can_have_been_given_are_opened() {
 }
 
 /// A server that talks to nobody else, and its port.
-fn alone() -> (Process, u16) {
-    let mut server = Process::start(&["threads"]);
+pub fn alone(mode: &str) -> (Process, u16) {
+    let mut server = Process::start(&[mode]);
     let port = port(&mut server);
     (server, port)
 }
@@ -273,7 +273,7 @@ pub fn port(server: &mut Process) -> u16 {
 }
 
 /// Waits until the victim has hung up.
-fn hangs_up(line: &Line, channel: &OwnedFd) {
+pub fn hangs_up(line: &Line, channel: &OwnedFd) {
     until("the victim does not hang up", || {
         line.say(b"look");
         line.hear();
@@ -283,14 +283,14 @@ fn hangs_up(line: &Line, channel: &OwnedFd) {
 
 /// A pair that was begun and came to nothing: neither its memory nor descriptors of it stay, but for the victim's own inbox.
 #[track_caller]
-fn keeps_nothing(server: &Process) {
+pub fn keeps_nothing(server: &Process) {
     let kept = [server.maps("bypath-arena"), server.holds("bypath-arena"), server.maps("bypath-inbox")];
     assert_eq!(kept, [0, 0, 1], "arenas that are mapped, arenas that are open, inboxes that are mapped");
 }
 
 #[test]
 fn a_welcome_that_fails_leaves_no_memory() {
-    let (server, port) = alone();
+    let (server, port) = alone("threads");
     // A slot that is none, an arena that is none.
     let offers = [1, 0xffff, 8 << 32].map(|place| {
         let line = Line::to(port);
@@ -311,7 +311,7 @@ fn a_welcome_that_fails_leaves_no_memory() {
 
 #[test]
 fn a_welcome_that_cannot_be_said_leaves_no_memory() {
-    let (server, port) = alone();
+    let (server, port) = alone("threads");
     for _ in 0..3 {
         let line = Line::to(port);
         let channel = peer::dial(&line).expect("the victim has a name");
@@ -330,7 +330,7 @@ fn a_welcome_that_cannot_be_said_leaves_no_memory() {
 
 #[test]
 fn what_lingers_in_an_answer_holds_nobody_up() {
-    let (_server, port) = alone();
+    let (_server, port) = alone("threads");
     for place in 0..3 {
         let line = Line::to(port);
         let (channel, _) = peer::called(&line).expect("the victim calls");
@@ -354,7 +354,7 @@ fn what_lingers_in_an_answer_holds_nobody_up() {
 /// A call that is declined, and behind it what nobody reads.
 #[test]
 fn what_lingers_behind_a_call_holds_nobody_up() {
-    let (_server, port) = alone();
+    let (_server, port) = alone("threads");
     let line = Line::to(port);
     let channel = peer::dial(&line).expect("the victim has a name");
     let (_ours, inbox) = OwnInbox::new().expect("an inbox");
@@ -372,7 +372,7 @@ fn what_lingers_behind_a_call_holds_nobody_up() {
 
 #[test]
 fn what_lingers_in_place_of_a_bell_holds_nobody_up() {
-    let (mut server, port) = alone();
+    let (mut server, port) = alone("threads");
     let mut nonsense = peer::bell(9);
     nonsense[0] += 1;
     for said in [peer::bell(9), nonsense] {
@@ -429,7 +429,7 @@ fn who_does_not_read_keeps_nobody_from_a_filter() {
 /// How much the carrier can buffer is known to the victim alone, whose call says how long a ring may be for that.
 #[test]
 fn a_ring_that_could_not_be_taken_back_is_not_mapped() {
-    let (server, port) = alone();
+    let (server, port) = alone("threads");
     let long = Geometry { slots: 1, ring: 1 << 20 };
     let line = Line::to(port);
     let (channel, _) = peer::called(&line).expect("the victim calls");
@@ -483,7 +483,7 @@ fn who_says_for_ever_that_octets_come_back_does_not_hold_up_a_loop_for_ever() {
 /// others share stays theirs.
 #[test]
 fn a_stolen_name_opens_no_memory_of_others() {
-    let (server, port) = alone();
+    let (server, port) = alone("threads");
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listen");
     let own_port = listener.local_addr().expect("bound").port();
     let mut honest = Process::start(&["talk", &format!("{port}"), &format!("{own_port}")]);

@@ -5,11 +5,10 @@ use crate::fault;
 use crate::hook::EpollEvent;
 use crate::peer::{Conn, EPOLL_BELL};
 use crate::ready;
-use crate::switch;
 use crate::table::{self, Sock};
 use crate::thread::Call;
-use crate::wait;
-use bypath_shm::direction::{ask, wait as words};
+use crate::{unwoken, wait};
+use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use std::sync::atomic::Ordering::*;
 
@@ -176,7 +175,7 @@ pub(super) fn arm_hot(s: &'static Set) -> (bool, bool) {
         let (incoming, outgoing) = ready::needs_words(sock, wanted);
         let bell = s.bell.load(Relaxed);
         if !conn.tell_bell(bell, s.bell_fd.load(Relaxed)) {
-            switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledNoBell);
+            unwoken::ask(sock, conn, Reason::RecalledNoBell);
         }
         let ticket = wait::fresh_ticket(&s.ticket);
         // The other end knows the inbox of the process that mapped the connection. For a forked one it rings without a look
@@ -189,7 +188,7 @@ pub(super) fn arm_hot(s: &'static Set) -> (bool, bool) {
         if incoming {
             r.word_in.store(word, Relaxed);
             if !words::arm(&conn.inc().ra.wait, word) {
-                switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledWaiters);
+                unwoken::ask(sock, conn, Reason::RecalledWaiters);
             }
         }
         if outgoing {

@@ -9,6 +9,7 @@ use crate::stay::Staying;
 use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
+use crate::unwoken::Pace;
 use crate::wait::{self, Deadline, Woken};
 use crate::{carrier, cut, epoll, fault, foreign, guard, heir, kept, options, service};
 use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
@@ -136,6 +137,7 @@ fn take(
     let mut patience = PATIENCE;
     // The time is over, or a signal came: what a MSG_PEEK with MSG_WAITALL finds now is its answer.
     let mut late = false;
+    let looks = Pace::new();
     switch::attend();
     if kept::concerns(s) {
         done = kept::read(call, s, buf, want, flags)?;
@@ -237,8 +239,9 @@ fn take(
                             }
                             done -= n;
                             let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-                            let (goes, now) =
-                                staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends));
+                            let pause = looks.next(shown as u64, BEHIND_NS);
+                            let wait = || wait_behind_carrier(call, s, ends, pause);
+                            let (goes, now) = staying.sleep(call, s, fd, wait);
                             fd = now.ok_or(Errno::BADF)?;
                             late = !goes;
                             continue;
@@ -293,7 +296,8 @@ fn take(
                             late = carrier::of(s).has_mark_within(s, want - done);
                             if !late {
                                 let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-                                let wait = || wait_behind_carrier(call, s, ends);
+                                let pause = looks.next((done + n) as u64, BEHIND_NS);
+                                let wait = || wait_behind_carrier(call, s, ends, pause);
                                 let (goes, now) = staying.sleep(call, s, fd, wait);
                                 fd = now.ok_or(Errno::BADF)?;
                                 late = !goes;
@@ -418,7 +422,8 @@ fn take(
         };
         if shown > 0 && peek && s.has(flag::FOREIGN_BYTES) {
             // The carrier has some, too, which the kernel would tell of at once.
-            let (goes, now) = staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends));
+            let pause = looks.next(shown, BEHIND_NS);
+            let (goes, now) = staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends, pause));
             fd = now.ok_or(Errno::BADF)?;
             late = !goes;
             continue;
@@ -473,12 +478,15 @@ fn take(
     }
 }
 
+/// How soon too few bytes for a MSG_PEEK are looked at again.
+const BEHIND_NS: u64 = 1_000_000;
+
 /// Too few bytes for a MSG_PEEK are in the carrier, and the kernel would tell of them at once: they are looked at again
-/// after a millisecond. False if no more will come: the time is over, a signal came, or the stream has ended.
+/// after `pause` ns. False if no more will come: the time is over, a signal came, or the stream has ended.
 #[cold]
-fn wait_behind_carrier(call: &Call, s: &Sock, deadline: Deadline) -> bool {
+fn wait_behind_carrier(call: &Call, s: &Sock, deadline: Deadline, pause: u64) -> bool {
     let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLRDHUP, revents: 0 }];
-    let bound = deadline.left().unwrap_or(u64::MAX).min(1_000_000);
+    let bound = deadline.left().unwrap_or(u64::MAX).min(pause);
     matches!(call.parked(|| ppoll(&mut fds, Some(bound), 0)), Ok(0)) && deadline.left() != Some(0)
 }
 
