@@ -16,10 +16,12 @@ const TRIES: u32 = 10;
 #[track_caller]
 fn said(place: &str, mode: &str) -> String {
     let places: Vec<String> = place.split(',').map(|place| format!("{place}:0")).collect();
-    static PROGRAMS: [OnceLock<PathBuf>; 3] = [const { OnceLock::new() }; 3];
+    static PROGRAMS: [OnceLock<PathBuf>; 4] = [const { OnceLock::new() }; 4];
     let (at, name) = match mode {
         "forked" | "forked-edge" | "marked" | "passed" | "kept" => (1, "between_others"),
         _ if mode.starts_with("meant-") => (2, "meant"),
+        "reused" | "inherited" | "peeked" | "owing" | "elsewhere" | "half" | "half-unseen" | "replaced"
+        | "dissolved" | "parted" | "long" => (3, "reused"),
         _ => (0, "between"),
     };
     let build = || programs::compile(name, &[&format!("{name}.c")], &["-Wno-unused-function"]);

@@ -191,7 +191,6 @@ static void on_signal(int number)
         event();
 }
 
-
 /* The call stays where it is until the gate opens. */
 static void hold(void)
 {
@@ -199,7 +198,6 @@ static void hold(void)
     while (plain(SYS_read, gate[0], (long)&byte, 1) == -1 && errno == EINTR)
         ;
 }
-
 
 /* The other end's bytes go through a ring; this one has sent nothing, so nothing of its own wakes it. */
 static void be_sent(void)
@@ -209,7 +207,6 @@ static void be_sent(void)
         receive_next(MESSAGE);
     }
 }
-
 
 static void watch(void (*what)(void))
 {
@@ -224,3 +221,23 @@ static void find(int ready)
         die("the wait");
     receive_next(MESSAGE);
 }
+
+void nap_us(unsigned us)
+{
+    struct timespec t = {0, (long)us * 1000};
+    plain(SYS_nanosleep, (long)&t, 0, 0);
+}
+
+static int poll_for(int ms)
+{
+    struct pollfd one = {.fd = connection, .events = POLLIN};
+    return poll(&one, 1, ms);
+}
+
+static void await(void)
+{
+    while (!atomic_load(&met))
+        nap_us(100);
+}
+
+static void open_gate(void) { plain(SYS_write, gate[1], (long)"", 1); }

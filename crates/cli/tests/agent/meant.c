@@ -180,12 +180,6 @@ static const struct {
     {"duplicate", duplicate, 'w'},      {"dissolve", dissolve, 'c'},        {"foreign", foreign, 't'},           {"register", register_it, 'c'},
 };
 
-void nap_us(unsigned us)
-{
-    struct timespec t = {0, (long)us * 1000};
-    plain(SYS_nanosleep, (long)&t, 0, 0);
-}
-
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 && !strncmp(argv[1], "meant-", 6) ? argv[1] + 6 : "";
