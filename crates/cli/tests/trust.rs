@@ -18,6 +18,8 @@ mod fake;
 mod fuzz;
 #[path = "trust/known.rs"]
 mod known;
+#[path = "trust/late.rs"]
+mod late;
 #[path = "trust/mail.rs"]
 mod mail;
 #[path = "trust/peer.rs"]

@@ -1,7 +1,7 @@
 //! Making, naming and ending sockets and descriptors.
 
 use crate::child::{borrowed_memory, handed_on};
-use crate::errno::{self, fail, kept, still};
+use crate::errno::{self, fail, is_still, kept, still};
 use crate::memory;
 use crate::real::hook;
 use crate::served;
@@ -157,7 +157,7 @@ hook! {
         let begin = || hook::setsockopt_begin(fd, level, name);
         if !hook::option_takes_back(level, name) {
             kept(begin);
-        } else if !still([fd], begin) {
+        } else if !still([fd], begin) || !is_still(kept(|| hook::setsockopt_may(fd, level, name)).err()) {
             return -1;
         }
         let ret = real(fd, level, name, value, len);

@@ -41,9 +41,65 @@ impl Budget {
     }
 }
 
+/// What took longer of a processor is followed by a rest.
+const LITTLE_NS: u64 = 1_000_000;
+/// And never by a longer one.
+const LONGEST_REST_NS: u64 = 60_000_000_000;
+
+/// What others can make slow, as the kernel tells all who watch when it is done, is not done again before the rest of the time has passed of which it has had its part.
+#[derive(Debug)]
+pub struct Rest {
+    /// ns of CLOCK_MONOTONIC.
+    until: AtomicU64,
+}
+
+impl Rest {
+    pub const fn new() -> Rest {
+        Rest { until: AtomicU64::new(0) }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over_at(clock::monotonic_ns())
+    }
+
+    fn is_over_at(&self, now: u64) -> bool {
+        // Further away than any: of another time namespace.
+        self.until.load(Relaxed).saturating_sub(now).wrapping_sub(1) >= LONGEST_REST_NS
+    }
+
+    /// Does it.
+    pub fn after<R>(&self, slow: impl FnOnce() -> R) -> R {
+        let before = clock::thread_ns();
+        let done = slow();
+        self.took(clock::thread_ns().saturating_sub(before), clock::monotonic_ns());
+        done
+    }
+
+    fn took(&self, ns: u64, now: u64) {
+        if ns > LITTLE_NS {
+            let rest = ns.saturating_mul(SHARE).min(LONGEST_REST_NS);
+            self.until.store(now.saturating_add(rest), Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_slow_has_a_rest_of_its_length() {
+        let (rest, now) = (Rest::new(), 1 << 40);
+        assert!(rest.is_over_at(now));
+        rest.took(LITTLE_NS, now);
+        assert!(rest.is_over_at(now));
+        rest.took(2 * LITTLE_NS, now);
+        assert!(!rest.is_over_at(now) && !rest.is_over_at(now + 2 * SHARE * LITTLE_NS - 1));
+        assert!(rest.is_over_at(now + 2 * SHARE * LITTLE_NS));
+        rest.took(u64::MAX, now);
+        assert!(!rest.is_over_at(now) && rest.is_over_at(now + LONGEST_REST_NS));
+        assert!(rest.is_over_at(now - 1), "before it began");
+    }
 
     #[test]
     fn what_was_waited_comes_back_slowly() {

@@ -444,6 +444,14 @@ pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
     crate::udp::option_begin(fd, level, name);
 }
 
+/// Between that and setsockopt, on sockets that are taken back for it.
+///
+/// # Errors
+/// EBUSY: the other end does not give back what the kernel would have to see first.
+pub fn setsockopt_may(fd: i32, level: i32, name: i32) -> Result<(), Errno> {
+    table::sock(fd).map_or(Ok(()), |s| options::seal(s, level, name))
+}
+
 /// After a successful setsockopt.
 pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     if let Some(s) = table::sock(fd) {

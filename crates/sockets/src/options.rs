@@ -2,10 +2,10 @@
 
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
-use crate::{carrier, epoll, flush, ready, switch};
+use crate::{carrier, epoll, flush, over, ready, switch};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
-use bypath_sys::sock;
+use bypath_sys::{Errno, sock};
 use std::sync::atomic::{Ordering::*, fence};
 
 /// SO_PEEK_OFF, SO_ZEROCOPY (asm-generic/socket.h).
@@ -21,6 +21,14 @@ const TCP_INQ: i32 = 36;
 
 /// Receives, by getsockopt (linux/tcp.h).
 const TCP_ZEROCOPY_RECEIVE: i32 = 35;
+
+/// A signature of each segment, and the like (linux/tcp.h).
+const TCP_MD5SIG_EXT: i32 = 32;
+const TCP_AO_ADD_KEY: i32 = 38;
+
+/// A filter of what is received (asm-generic/socket.h). The first one is SO_GET_FILTER, too.
+const SO_ATTACH_FILTER: i32 = 26;
+const SO_ATTACH_BPF: i32 = 50;
 
 /// Whether the options in force on the socket have an equivalent on a ring.
 ///
@@ -38,7 +46,18 @@ pub fn eligible(s: &Sock) -> Result<(), Reason> {
     if bypath_sys::fd::status_flags(fd).is_ok_and(|f| f & libc::O_ASYNC != 0) {
         return Err(Reason::SocketOption);
     }
+    if has_filter(fd) {
+        return Err(Reason::SocketOption);
+    }
     carrier::of(s).eligible(fd)
+}
+
+/// Whether a filter looks at what is received: it is told how many instructions it has, or that they cannot be.
+fn has_filter(fd: i32) -> bool {
+    match sock::option_bytes(fd, libc::SOL_SOCKET, SO_ATTACH_FILTER, &mut []) {
+        Ok(count) => count > 0,
+        Err(e) => e == Errno::ACCESS,
+    }
 }
 
 /// Whether every recvmsg tells how much is left to read (TCP_INQ). Bytes that were in a ring when that was set may still be
@@ -73,13 +92,39 @@ pub fn look_again(s: &Sock, on_kernel: bool) {
 
 /// Whether setting this option, or receiving by it, needs the kernel path for good.
 pub fn needs_kernel(level: i32, name: i32) -> bool {
-    match level {
+    let needs = match level {
         libc::SOL_SOCKET => name == SO_ZEROCOPY || name == SO_PEEK_OFF || TIMES.contains(&name),
+        libc::IPPROTO_TCP => [libc::TCP_REPAIR, TCP_INQ, TCP_ZEROCOPY_RECEIVE].contains(&name),
+        _ => false,
+    };
+    needs || looks_at_octets(level, name)
+}
+
+/// Whether by this option the kernel does something to what is received, or asks something of it: no octet is read past it.
+fn looks_at_octets(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF,
         libc::IPPROTO_TCP => {
-            [libc::TCP_ULP, libc::TCP_REPAIR, libc::TCP_MD5SIG, TCP_INQ, TCP_ZEROCOPY_RECEIVE].contains(&name)
+            [libc::TCP_ULP, libc::TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY].contains(&name)
         }
         _ => false,
     }
+}
+
+/// After the directions were taken back for this option: what comes by a ring from now on is not read.
+///
+/// # Errors
+/// EBUSY: octets that the kernel would have to decrypt (TCP_ULP) stand in a ring, and the other end does not take them back.
+pub fn seal(s: &'static Sock, level: i32, name: i32) -> Result<(), Errno> {
+    if looks_at_octets(level, name)
+        && let Some(conn) = s.conn.get()
+    {
+        let is_empty = over::seal(s, conn);
+        if !is_empty && name == libc::TCP_ULP {
+            return Err(Errno::BUSY);
+        }
+    }
+    Ok(())
 }
 
 /// Whether reading this option takes bytes out of the stream, past any ring.

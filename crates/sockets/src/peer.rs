@@ -325,6 +325,11 @@ impl Peer {
         }
     }
 
+    /// Whether it was a process of this user when the pair was begun.
+    pub fn is_of(&self, user: u32) -> bool {
+        self.user.load(Relaxed) == user
+    }
+
     /// Whether the socket leads to the process of this pair. Its user may be another one by now.
     pub fn is_behind(&self, s: i32) -> bool {
         let (process, _) = process_behind(s);
@@ -695,6 +700,9 @@ impl Peer {
             return Err(Errno::INVAL);
         }
         if arena_fd >= 0 && record.arena.get().is_none() {
+            if state::is_own_inbox(arena_fd) {
+                return Err(Errno::INVAL);
+            }
             record.fill(arena_fd, geometry)?;
         }
         if record.arena.get().ok_or(Errno::INVAL)?.geometry != geometry {

@@ -3,7 +3,9 @@
 use crate::carrier;
 use crate::cut;
 use crate::kept;
+use crate::over;
 use crate::peer::Conn;
+use crate::promised;
 use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
@@ -28,7 +30,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
     // AF_UNIX does not wait for the mark here.
     let mark = if s.has(flag::LOCAL) { 0 } else { s.end().rcvlowat.load(Relaxed) };
     let need = u64::from(mark).max(1);
-    match conn.inc().readable(conn.rx.size()) {
+    match over::without_late(s, conn.inc().readable(conn.rx.size())) {
         Ok(Readable::Ring { available, .. }) => {
             available >= need
                 || s.has(flag::PEER_GONE) && (available > 0 || cut::is_off(conn))
@@ -109,6 +111,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
 pub fn ring_events(s: &'static Sock, conn: &'static Conn, wanted: u32) -> u32 {
     let mut ready = 0;
     if wanted & IN != 0 && ring_readable(s, conn) {
+        promised::told(s, conn);
         ready |= IN;
     }
     if wanted & OUT != 0 && ring_writable(s, conn) {

@@ -17,6 +17,7 @@ use way::Way;
 use way::may_call;
 pub use way::{check_uid, credentials_fit};
 
+use crate::budget::Rest;
 use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
@@ -39,6 +40,9 @@ const MAX_ATTEMPTS: u32 = 8;
 const PROOFS: u32 = 3;
 /// Further attempts on a connection come after this many bytes at least.
 const LATER_BYTES: u64 = 64 * 1024;
+
+/// After dealings with strangers: their ends of connections may be watched by millions, all of whom the kernel tells of each word, and of the close.
+pub static STRANGERS: Rest = Rest::new();
 
 /// Rendezvous under way. Changes under [`state::LIFE`].
 static MEETINGS: AtomicU32 = AtomicU32::new(0);
@@ -147,7 +151,7 @@ fn attempt(s: &'static Sock, calls: u64) {
             return;
         }
     }
-    if MEETINGS.load(Relaxed) >= most_meetings() && !end_overdue(state) {
+    if MEETINGS.load(Relaxed) >= most_meetings() && !end_overdue(state) || !STRANGERS.is_over() {
         // Its turn comes: nothing is known about its other end yet.
         s.due_calls.store(calls + 1, Relaxed);
         return;
@@ -276,7 +280,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     s.patience.store(0, Relaxed);
     s.looks.store(0, Relaxed);
     s.meeting_ends.store(clock::monotonic_ns() + NAME_LIFE_NS, Relaxed);
-    let dialled = match way.dial() {
+    let dialled = match STRANGERS.after(|| way.dial()) {
         Ok(Some(dialled)) => dialled,
         Ok(None) => {
             // So it is as long as nobody comes.
@@ -411,14 +415,19 @@ fn calls(s: &Sock) -> Result<bool, Reason> {
     if listener < 0 {
         return if dialled < 0 { Err(Reason::PeerPlain) } else { Ok(false) };
     }
+    if !STRANGERS.is_over() {
+        return Ok(false);
+    }
     let caller = match calling::accept(s, listener) {
         Ok(Some(caller)) => caller,
         Ok(None) => return Ok(false),
         Err((caller, reason)) => {
             // What a stranger says stays unread.
-            let reason = decline(caller, reason);
-            close_other(caller);
-            return Err(reason);
+            return Err(STRANGERS.after(|| {
+                let reason = decline(caller, reason);
+                close_other(caller);
+                reason
+            }));
         }
     };
     if dialled >= 0 {
@@ -719,7 +728,8 @@ pub fn leave_to_parent(s: &Sock) {
 
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
-    end(s, strangers::close_listener, close_other);
+    let close_listener = |listener| STRANGERS.after(|| strangers::close_listener(listener));
+    end(s, close_listener, close_other);
 }
 
 fn end(s: &Sock, close_listener: fn(i32), close_other: fn(i32)) {

@@ -4,13 +4,14 @@
 use crate::carrier::{self, Course};
 use crate::config::LogLevel;
 use crate::peer::Conn;
+use crate::promised;
 use crate::state;
 use crate::table::{Sock, UNPUBLISHED, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
 use crate::{
-    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, siblings, uring, wish,
+    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, over, siblings, uring, wish,
 };
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait, writer_flag};
@@ -323,6 +324,7 @@ pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
 
 /// The same for one of several, all of which were asked.
 pub fn recall_incoming_within(s: &'static Sock, conn: &'static Conn, reason: Reason, patience: &Patience) {
+    promised::forget(s);
     conn.inc().withdraw_consent();
     let late_bytes = carrier::of(s).shutdown_is_gentle();
     let is_back = || {
@@ -432,6 +434,7 @@ pub fn poison(s: &'static Sock, conn: &'static Conn) {
     s.keep_on_kernel(Reason::PeerMemoryInvalid);
     end.rx_reason.store(Reason::PeerMemoryInvalid as u16, Relaxed);
     end.pending_error.store(libc::ECONNRESET, Relaxed);
+    over::end(s);
     conn.inc().h.head.store(poisoned_head(), Release);
     carrier::of(s).reset(s);
     if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {

@@ -63,6 +63,8 @@ pub mod flag {
     pub const CROWDED: u32 = 16384;
     /// Bytes were put aside, though it reads on: see `cut`.
     pub const ASIDE: u32 = 32768;
+    /// What comes by its ring from now on is none of it: see `over`.
+    pub const SEALED: u32 = 65536;
     /// Any of the reasons for which nothing is upgraded.
     pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
 }
@@ -138,6 +140,10 @@ pub struct Sock {
     pub kept: StaticCell<Ring>,
     /// Calls that sleep on it while its descriptors are closed, see `stay`.
     pub stays: Stays,
+    /// Octets of the ring that can still be read of a stream that is over, plus one; 0: it is not over.
+    pub last: AtomicU64,
+    /// How many octets will have been read when the first one is that was told to be there; 0: none was. See `promised`.
+    pub promised: AtomicU64,
     /// How often those look that no ring wakes.
     pub unwoken: crate::unwoken::Pace,
     /// How fast it is on either path.
@@ -517,6 +523,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &sock.seen_at,
         &sock.looked,
         &sock.full_since,
+        &sock.last,
+        &sock.promised,
         &sock.full_progress,
         &sock.asked_who,
         &sock.rested_at,

@@ -10,7 +10,8 @@
  *     reused replaced   a receive is about to sleep, or the ring was empty: another descriptor takes the number
  *     reused dissolved  a receive has copied its bytes: its connection is dissolved
  *     reused parted     the second message of a call is about to be sent: another descriptor takes the number
- *     reused long       a send is about to begin: another descriptor has taken the number long ago *
+ *     reused long       a send is about to begin: another descriptor has taken the number long ago
+ *
  * The other end obeys orders, as in between.c. */
 #include "between_peer.h"
 

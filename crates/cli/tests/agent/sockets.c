@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
@@ -310,7 +311,7 @@ static void do_wait_sent(struct args *a, struct out *o)
     say(o, value > 0 ? "unsent" : "sent");
 }
 
-enum kind { INT, TIME, LINGER, TEXT };
+enum kind { INT, TIME, LINGER, TEXT, FILTER };
 static const struct option {
     const char *name;
     int level, option;
@@ -330,7 +331,7 @@ static const struct option {
     {"timestampns", SOL_SOCKET, SO_TIMESTAMPNS_OLD, INT}, {"timestamping", SOL_SOCKET, SO_TIMESTAMPING_OLD, INT},
     {"timestamp_new", SOL_SOCKET, SO_TIMESTAMP_NEW, INT}, {"timestampns_new", SOL_SOCKET, SO_TIMESTAMPNS_NEW, INT},
     {"timestamping_new", SOL_SOCKET, SO_TIMESTAMPING_NEW, INT},
-    {"incoming_cpu", SOL_SOCKET, SO_INCOMING_CPU, INT},
+    {"incoming_cpu", SOL_SOCKET, SO_INCOMING_CPU, INT}, {"filter", SOL_SOCKET, SO_ATTACH_FILTER, FILTER},
     {"reuseport", SOL_SOCKET, SO_REUSEPORT, INT},  {"broadcast", SOL_SOCKET, SO_BROADCAST, INT},
     {"pktinfo", IPPROTO_IP, IP_PKTINFO, INT},      {"pktinfo6", IPPROTO_IPV6, IPV6_RECVPKTINFO, INT},
     {"recvttl", IPPROTO_IP, IP_RECVTTL, INT},      {"recverr", IPPROTO_IP, IP_RECVERR, INT},
@@ -347,7 +348,7 @@ static const struct option *find_option(const char *name)
     return p;
 }
 
-/* setsockopt FD NAME VALUE [SECOND]; times in milliseconds */
+/* setsockopt FD NAME VALUE [SECOND]; times in milliseconds, of a filter how many octets of each segment it lets pass */
 static void do_setsockopt(struct args *a, struct out *o)
 {
     const struct option *p = find_option(arg(a, 2));
@@ -355,6 +356,8 @@ static void do_setsockopt(struct args *a, struct out *o)
     int as_int = (int)v;
     struct timeval as_time = {v / 1000, v % 1000 * 1000};
     struct linger as_linger = {(int)v, (int)num_or(a, 4, 0)};
+    struct sock_filter passes = BPF_STMT(BPF_RET | BPF_K, (unsigned)v);
+    struct sock_fprog as_filter = {1, &passes};
     const void *value = &as_int;
     socklen_t len = sizeof as_int;
     if (p->kind == TIME) {
@@ -363,6 +366,9 @@ static void do_setsockopt(struct args *a, struct out *o)
     } else if (p->kind == LINGER) {
         value = &as_linger;
         len = sizeof as_linger;
+    } else if (p->kind == FILTER) {
+        value = &as_filter;
+        len = sizeof as_filter;
     } else if (p->kind == TEXT) {
         value = arg(a, 3);
         len = (socklen_t)strlen(arg(a, 3));

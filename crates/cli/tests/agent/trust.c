@@ -2,6 +2,8 @@
  *
  *   trust threads|poll|epoll   prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
+ *   trust sink                 as threads, without answers to control characters; a piece with FLOOD in it has another thread shut the connection down a
+ *                              moment later
  *   trust strict [OCTETS]      prints its port, echoes to one until a piece ends with FLOOD, has OCTETS for SO_SNDBUF from then on, sends what goes
  *                              for two seconds, and then allows itself no system calls but read, write and exit
  *   trust exec                 prints its port, echoes to one until a piece ends with FLOOD, and executes itself: trust anew, which says so
@@ -27,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PIECE = 16384, FLOOD = 0x7f, FLOODED = 49152, ENDS = 65536, PAGE = 4096, UNTOUCHED = 0xee };
@@ -69,19 +72,39 @@ static ssize_t take(int s, unsigned char *at, size_t most, unsigned turn) {
     }
 }
 
+static int is_sink, polls;
+
+static void *shut_down(void *argument) {
+    usleep(100000);
+    shutdown((int)(long)argument, SHUT_RDWR);
+    return NULL;
+}
+
 /* One piece and its answer. False: it is over. */
 static int serve(int s, unsigned char *end, unsigned turn) {
     static const size_t MOST[] = {PIECE, PIECE, 1500, PIECE, 64};
     size_t most = MOST[turn / 5 % 5];
     unsigned char *piece = end - most;
     memset(piece, UNTOUCHED, most);
+    time_t begun = time(NULL);
     ssize_t n = take(s, piece, most, turn);
+    if (polls && time(NULL) - begun > 4)
+        fail("a receive behind a poll waits");
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
     if (n <= 0)
         return 0;
     if (n > (ssize_t)most)
         fail("more octets than were asked for");
+    if (is_sink && (piece[0] < ' ' || piece[0] == FLOOD)) {
+        pthread_t thread;
+        if (is_sink == 1 && memchr(piece, FLOOD, n) && is_sink++ &&
+            (pthread_create(&thread, NULL, shut_down, (void *)(long)s) || pthread_detach(thread)))
+            fail("a thread");
+        /* Whoever pours is faster. */
+        usleep(4000);
+        return 1;
+    }
     int floods = piece[0] == FLOOD;
     /* The answer ends where its memory does, too. */
     memmove(end - n, piece, n);
@@ -103,8 +126,6 @@ static void ended(int s) {
     printf("end\n");
     fflush(stdout);
 }
-
-static int polls;
 
 static int wait_for(int s) {
     struct pollfd one = {.fd = s, .events = POLLIN};
@@ -244,7 +265,8 @@ int main(int count, char **words) {
     flood = area(FLOODED) - FLOODED;
     memset(flood, 0xff, FLOODED);
     polls = !strcmp(mode, "poll");
-    if (!strcmp(mode, "threads") || polls)
+    is_sink = !strcmp(mode, "sink");
+    if (!strcmp(mode, "threads") || polls || is_sink)
         threads();
     if (!strcmp(mode, "epoll"))
         set();

@@ -163,6 +163,22 @@ scripts! {
         s recv 4 1000
         warm
     ";
+    a_filter_of_the_kernel_looks_at_all_that_comes, "socket options", Ring: "
+        pair
+        warm
+        s setsockopt 4 filter 0
+        c send 3 100 1
+        s recv 4 100 dontwait
+    ";
+    what_came_before_a_filter_is_there, "socket options", Ring: "
+        pair
+        warm
+        c send 3 100 1
+        s wait_in 4 100
+        s setsockopt 4 filter 0
+        s recv 4 1000
+        s recv 4 100 dontwait
+    ";
     what_is_in_a_ring_is_there_after_a_smaller_buffer, "socket options", Ring: "
         pair with rcvbuf 10000
         warm

@@ -85,6 +85,7 @@ const KNOWN: &[Known] = &[
         ..NONE
     },
     Known { row: "Zero copy", words: &["copied", "zerocopy"], ..NONE },
+    Known { row: "Filters", words: &["filter"], ..NONE },
     Known { row: "An error of datagrams", scripts: &["a_datagram_that_nobody_takes"], ..NONE },
     Known { row: "Datagrams and calls of streams", scripts: &["what_can_be_asked_of_a_socket"], ..NONE },
     Known { row: "SO_PEEK_OFF of datagrams", scripts: &["peeking_walks_on"], ..NONE },

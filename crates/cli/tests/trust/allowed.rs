@@ -22,7 +22,7 @@ const SMALL: Geometry = Geometry { slots: 1, ring: 4096 };
 const ANNE: u32 = 65001;
 
 /// Program and library where every user can use them.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
@@ -41,7 +41,7 @@ impl Folder {
         Folder(path)
     }
 
-    fn command(&self) -> Command {
+    pub fn command(&self) -> Command {
         let mut command = Command::new(self.0.join("trust"));
         command.uid(ANNE).gid(ANNE).current_dir(&self.0);
         command.env("LD_PRELOAD", self.0.join("library.so")).env("BYPATH_ALLOW_UID", "0");
@@ -58,7 +58,7 @@ impl Drop for Folder {
 
 const REASON: &str = "needs root, to start programs of another user";
 
-fn folder(test: &str) -> Option<Folder> {
+pub fn folder(test: &str) -> Option<Folder> {
     if geteuid().is_root() {
         return Some(Folder::new(test));
     }

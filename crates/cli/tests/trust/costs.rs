@@ -1,13 +1,11 @@
 //! What an end that does nothing costs whoever waits for it.
 
 use crate::allowed::own_bell;
-use crate::known::{alone, ring_from_victim, until};
-use crate::peer::{self, Line, Mapped};
+use crate::known::{alone, ring_from_victim, ring_to_victim, until};
+use crate::peer::{self, Line};
 use crate::victim::Process;
 use bypath_shm::arena::Geometry;
-use bypath_shm::direction::{Path, ask};
-use bypath_sys::sock;
-use std::os::fd::AsRawFd;
+use bypath_shm::direction::ask;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
@@ -24,19 +22,6 @@ fn sleeps(server: &Process) -> u64 {
             word.trim().parse::<u64>().ok()
         })
         .sum()
-}
-
-/// Our octets go through the ring.
-fn ring_to_victim(line: &Line, m: &Mapped) {
-    until("the victim does not take to the ring", || {
-        let given = sock::tcp_counts(line.stream.as_raw_fd()).expect("counts").written;
-        let begun = m.out().path() != Path::Kernel || m.out().begin_ring(0, given);
-        if !begun {
-            line.say(b"octets");
-        }
-        m.listen(line);
-        begun
-    });
 }
 
 /// It sleeps without a word, has asked for the carrier, and gets no answer.

@@ -33,6 +33,19 @@ pub fn ring_from_victim(line: &Line, m: &Mapped) {
     });
 }
 
+/// Brings our octets there.
+pub fn ring_to_victim(line: &Line, m: &Mapped) {
+    until("the victim does not take to the ring", || {
+        let given = sock::tcp_counts(line.stream.as_raw_fd()).expect("counts").written;
+        let begun = m.out().path() != Path::Kernel || m.out().begin_ring(0, given);
+        if !begun {
+            line.say(b"octets");
+        }
+        m.listen(line);
+        begun
+    });
+}
+
 /// A wait word for a bell that is told to the victim with each of `bells`; it is rung with its next answer.
 fn sleep_behind(line: &Line, m: &Mapped, number: u32, bells: &[&OwnedFd]) {
     for bell in bells {

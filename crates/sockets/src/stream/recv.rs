@@ -4,6 +4,7 @@ use super::{Doubt, Step, accessible, replaced, rest, take_error};
 use crate::config::Profile;
 use crate::hook::Moved;
 use crate::peer::Conn;
+use crate::promised::Lack;
 use crate::state;
 use crate::stay::Staying;
 use crate::switch;
@@ -11,7 +12,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::unwoken::Pace;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, cut, epoll, fault, foreign, guard, heir, kept, options, service};
+use crate::{carrier, cut, epoll, fault, foreign, guard, heir, kept, options, others, over, service};
 use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -27,6 +28,9 @@ const WAITING_PEEK: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
+
+/// So often others may have read what this call was about to, in one call: who only says so could hold it up for ever.
+const MOST_LOST: u32 = 1000;
 
 /// Receive on `fd`. `rest_since`: messages of the program's call
 /// were received already, and it began when the thread had run so many handlers. `control`: where the kernel puts what it
@@ -138,6 +142,8 @@ fn take(
     // The time is over, or a signal came: what a MSG_PEEK with MSG_WAITALL finds now is its answer.
     let mut late = false;
     let looks = Pace::new();
+    let mut lack = Lack::new();
+    let mut lost = 0;
     switch::attend();
     if kept::concerns(s) {
         done = kept::read(call, s, buf, want, flags)?;
@@ -150,7 +156,7 @@ fn take(
     }
     loop {
         let mut check_carrier = false;
-        let seen = readable(call, s, conn, (want - done) as u64);
+        let seen = over::without_late(s, readable(call, s, conn, (want - done) as u64));
         match seen {
             Err(_) => {
                 switch::poison(s, conn);
@@ -180,10 +186,16 @@ fn take(
                 } else {
                     fault::point("copied-out");
                     if !inc.commit(head, n as u64) {
+                        lost += 1;
+                        if lost > MOST_LOST {
+                            switch::poison(s, conn);
+                        }
                         continue;
                     }
                     fault::point("committed");
                     received(call, s, conn, head, n);
+                    over::took(s, n as u64);
+                    over::look(call, s, conn);
                     done += n;
                     if done >= target || done == want {
                         return Ok(done);
@@ -202,7 +214,7 @@ fn take(
                     0 => wait::BEHIND_DATA,
                     _ => wait::EACH_MS,
                 };
-                check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
+                check_carrier = s.has(over::SIGNS | flag::FOREIGN_BYTES)
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties % 64 == 63 || wait::peer_check_due(s, every));
                 if nonblocking && s.served().is_some() {
@@ -428,7 +440,11 @@ fn take(
             late = !goes;
             continue;
         }
-        let until = doubt.bound(ends);
+        let Some(until) = lack.bound(s, doubt.bound(ends)) else {
+            // Taken away by who wrote it, or never there.
+            switch::poison(s, conn);
+            return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
+        };
         let wait = || wait::readable(call, s, conn, path, need, until);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
@@ -458,6 +474,7 @@ fn take(
                     deadline = None;
                 }
             }
+            Woken::TimedOut if lack.is_there() && ends.left() != Some(0) => {}
             // What was looked at is the answer: once more, as another thread may have read it meanwhile.
             Woken::TimedOut | Woken::Interrupted
                 if peek && !late && shown > 0 && !call.thread.is_cancelled() =>
@@ -582,7 +599,12 @@ fn pace(call: &Call, available: u64) {
 #[inline]
 pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
     let end = s.end();
-    end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
+    if others::any() {
+        // What was promised is told by it.
+        end.r.ring_bytes.fetch_add(n as u64, Relaxed);
+    } else {
+        end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
+    }
     s.sent_last.store(false, Relaxed);
     call.thread.count(|b| &b.ring_rx, n as u64);
     fault::slow(true);
@@ -657,7 +679,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
     let seen = sock::peek(fd, &mut byte);
     let nothing_more = |answer: Result<usize, Errno>| {
         // Ends count only after the tail was loaded once more, and only while the path is still the ring.
-        match inc.readable(conn.rx.size()) {
+        match over::without_late(s, inc.readable(conn.rx.size())) {
             Ok(Readable::Ring { available: 0, .. }) => {
                 if done > 0 {
                     News::Answer(Ok(done))
@@ -686,7 +708,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
                 other => other,
             }
         }
-        Ok(_) => match inc.readable(conn.rx.size()) {
+        Ok(_) => match over::without_late(s, inc.readable(conn.rx.size())) {
             Ok(Readable::Ring { available: 0, .. }) => {
                 s.set(flag::FOREIGN_BYTES);
                 switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledForeignReader);

@@ -15,6 +15,7 @@ use super::words::{HELLO, Message, NO, SIZE, VERSION, WELCOME, WORDS, decode, en
 use super::{Record, groups, maps, options, queue, user, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::peer::Share;
+use crate::rendezvous::STRANGERS;
 use crate::{fault, log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
@@ -257,6 +258,9 @@ pub fn look(r: &Record, fd: i32) {
         }
     }
     for _ in 0..4 {
+        if !STRANGERS.is_over() {
+            break;
+        }
         let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { break };
         match may_call(r, caller) {
             Ok(()) => {
@@ -264,7 +268,7 @@ pub fn look(r: &Record, fd: i32) {
                 r.inbound.patience.store(CALLER_LOOKS, Relaxed);
                 hear(r, fd, caller, Share::of(caller).ok());
             }
-            Err(reason) => refuse(fd, caller, reason),
+            Err(reason) => STRANGERS.after(|| refuse(fd, caller, reason)),
         }
     }
     // Who was let in says soon from where he sends.
@@ -489,8 +493,11 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     if found.cookie == own {
         return Err(Reason::ToItself);
     }
+    if !STRANGERS.is_over() {
+        return Err(Reason::PeerPlain);
+    }
     let (theirs, len) = name(found.cookie);
-    let dialled = unix::dial(&theirs[..len], state::floor()).map_err(|e| match e {
+    let dialled = STRANGERS.after(|| unix::dial(&theirs[..len], state::floor())).map_err(|e| match e {
         Errno::CONNREFUSED | Errno::AGAIN => Reason::PeerPlain,
         other => rendezvous::errno_reason(other),
     })?;

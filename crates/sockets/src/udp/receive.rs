@@ -8,7 +8,7 @@ use super::{Record, meet, queue, shown, wait};
 use crate::raised::{self, Counter, Raised};
 use crate::thread::Call;
 use crate::wait::{may_spin, spin};
-use crate::{epoll, fault, signals, state};
+use crate::{epoll, fault, rendezvous, signals, state};
 use bypath_shm::dgram::Octets;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
@@ -162,7 +162,7 @@ impl Record {
         let inbound = &self.inbound;
         let listener = inbound.listener.swap(0, AcqRel) - 1;
         if listener >= 0 {
-            strangers::close_listener(listener);
+            rendezvous::STRANGERS.after(|| strangers::close_listener(listener));
         }
         inbound.close_all();
         inbound.near.store(0, Relaxed);

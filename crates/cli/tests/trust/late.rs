@@ -1,0 +1,123 @@
+//! Octets that stand in a ring when the connection is over.
+
+use crate::allowed;
+use crate::dice::Dice;
+use crate::known::{alone, port, ring_to_victim};
+use crate::peer::{self, Line, Mapped};
+use crate::victim::{PATIENCE, Process};
+use bypath_shm::arena::Geometry;
+use bypath_shm::direction::{Head, Path};
+use bypath_sys::sock;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+const LARGE: Geometry = Geometry { slots: 1, ring: 1 << 18 };
+/// A connection whose octets go through the ring to a server that only reads.
+struct Flood {
+    line: Line,
+    m: Mapped,
+    bell: OwnedFd,
+}
+
+impl Flood {
+    fn to(port: u16) -> Flood {
+        let line = Line::to(port);
+        let m = peer::accept_well(&line, LARGE);
+        let bell = allowed::own_bell(&line, &m);
+        ring_to_victim(&line, &m);
+        Flood { line, m, bell }
+    }
+
+    /// Octets `what` without end: a reader finds some each time.
+    fn pours(m: &Mapped, bell: &OwnedFd, what: u8) -> impl FnMut() + Send {
+        let mut tail = m.out().t.tail.load(SeqCst);
+        let octets = vec![what; m.ring.size() as usize];
+        move || {
+            if let Ok(space @ 1..) = m.out().space(tail, m.ring.size()) {
+                m.ring.copy_from_slice(tail, &octets[..space as usize]);
+                tail += space;
+                m.out().publish(tail);
+                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_allowed_user_cannot_keep_a_reader_from_the_end_by_octets_without_end() {
+    let name = "an_allowed_user_cannot_keep_a_reader_from_the_end_by_octets_without_end";
+    let Some(folder) = allowed::folder(name) else { return };
+    let mut server = Process::by(folder.command(), &["sink"]);
+    let Flood { line, m, bell } = Flood::to(port(&mut server));
+    let over = peer::beside(Flood::pours(&m, &bell, 1), || {
+        std::thread::sleep(Duration::from_millis(200));
+        server.is_well("while octets come");
+        let linger = [1i32, 0].map(i32::to_ne_bytes).concat();
+        sock::set_option(line.stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+            .expect("SO_LINGER");
+        drop(line);
+        server.next_line(PATIENCE)
+    });
+    assert_eq!(over.as_deref(), Some("end"));
+}
+
+/// As whoever wants to be rid of a peer shuts it down.
+#[test]
+fn who_goes_on_in_the_ring_of_a_connection_that_is_shut_down_is_heard_no_more() {
+    let (mut server, port) = alone("sink");
+    let Flood { line, m, bell } = Flood::to(port);
+    let over = peer::beside(Flood::pours(&m, &bell, 0x7f), || server.next_line(PATIENCE));
+    assert_eq!(over.as_deref(), Some("end"));
+    drop(line);
+}
+
+/// What poll told is not there when it is received: nobody else is served until then, where one thread serves all.
+#[test]
+fn an_allowed_user_cannot_keep_who_was_told_of_octets_waiting_for_them() {
+    let name = "an_allowed_user_cannot_keep_who_was_told_of_octets_waiting_for_them";
+    let Some(folder) = allowed::folder(name) else { return };
+    let mut server = Process::by(folder.command(), &["poll"]);
+    let port = port(&mut server);
+    let mut dice = Dice(1);
+    let mut left = Vec::new();
+    for _ in 0..20 {
+        let Flood { line, m, bell } = Flood::to(port);
+        let (out, mut at) = (m.out(), m.out().t.tail.load(SeqCst));
+        let goes = |at: u64, from: Path, to: Path| {
+            let [from, to] = [from, to].map(|path| Head::new(at, path).raw());
+            out.h.head.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
+        };
+        m.ring.copy_from_slice(at, &[1; 64]);
+        out.h.head.store(Head::new(at, Path::Ring).raw(), SeqCst);
+        let mut spins = |least| (0..least + dice.below(1000)).for_each(|_| std::hint::spin_loop());
+        // There is an octet for a moment, and then there was none. Once the victim waits for one it hears no bell.
+        for _ in 0..10 {
+            out.publish(at + 1);
+            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            let until = Instant::now() + Duration::from_millis(10);
+            while Instant::now() < until {
+                if !goes(at, Path::Ring, Path::Kernel) {
+                    at += 1;
+                    out.h.head.store(Head::new(at, Path::Kernel).raw(), SeqCst);
+                    out.publish(at + 1);
+                }
+                spins(10);
+                goes(at, Path::Kernel, Path::Ring);
+                spins(10);
+            }
+            goes(at, Path::Ring, Path::Kernel);
+            m.listen(&line);
+        }
+        left.push((line, m));
+    }
+    let until = Instant::now() + Duration::from_secs(7);
+    while let Some(line) = server.next_line(until.saturating_duration_since(Instant::now())) {
+        assert_eq!(line, "end");
+    }
+    // Those that still wait say for how long they did.
+    left.iter().for_each(|(line, _)| drop(line.stream.shutdown(std::net::Shutdown::Write)));
+    while let Some(line) = server.next_line(Duration::from_secs(2)) {
+        assert_eq!(line, "end");
+    }
+}

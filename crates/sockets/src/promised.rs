@@ -1,0 +1,94 @@
+//! What a program was told to be there, by a process of another user, and whether it is.
+//!
+//! Who waits for octets with poll and then receives them does not expect to wait. Of TCP they are in the kernel, and stay there. A ring is the other end's as
+//! well: an honest one takes octets back only to bring them by the carrier, at once; one that lies takes them away. A receive that would wait for what was
+//! told to be there gives it some time, and then the connection is reset. Between programs of one user nothing of this is done: one of them may be
+//! stopped in the middle.
+
+use crate::budget::Budget;
+use crate::others;
+use crate::peer::Conn;
+use crate::table::Sock;
+use crate::wait::Deadline;
+use bypath_sys::{clock, process};
+use std::sync::atomic::Ordering::*;
+
+/// So long is waited for what was told, all connections of a process together.
+static WAITS: Budget = Budget::new(2_000_000_000);
+/// And for one at least.
+const LEAST_NS: u64 = 1_000_000;
+
+/// Octets of the ring are told to be there.
+#[inline]
+pub fn told(s: &Sock, conn: &Conn) {
+    if others::any() {
+        note(s, conn);
+    }
+}
+
+#[cold]
+fn note(s: &Sock, conn: &Conn) {
+    if conn.peer.is_of(process::euid()) {
+        return;
+    }
+    // Never 0, which is none.
+    s.promised.store(read(s).wrapping_add(1).max(1), Relaxed);
+}
+
+/// The kernel is to receive what was told, and tells itself what it has.
+pub fn forget(s: &Sock) {
+    s.promised.store(0, Relaxed);
+}
+
+/// Octets of this connection that were read.
+fn read(s: &Sock) -> u64 {
+    let r = &s.end().r;
+    r.ring_bytes.load(Relaxed).wrapping_add(r.kernel_bytes.load(Relaxed))
+}
+
+/// Whether something was told to be there, and nobody has read it.
+#[inline]
+fn is_open(s: &Sock) -> bool {
+    let promised = s.promised.load(Relaxed);
+    promised != 0 && (read(s).wrapping_sub(promised) as i64) < 0
+}
+
+/// Of a receive that waits: since when it waits for what was told to be there (ns), 0 = it does not.
+#[derive(Debug)]
+pub struct Lack(u64);
+
+impl Lack {
+    pub fn new() -> Lack {
+        Lack(0)
+    }
+
+    /// When to look again at the latest, before `until`; `None`: it is not there, and was waited for.
+    #[inline]
+    pub fn bound(&mut self, s: &Sock, until: Deadline) -> Option<Deadline> {
+        if s.promised.load(Relaxed) == 0 { Some(until) } else { self.bound_of_promise(s, until) }
+    }
+
+    #[cold]
+    fn bound_of_promise(&mut self, s: &Sock, until: Deadline) -> Option<Deadline> {
+        if !is_open(s) {
+            self.0 = 0;
+            return Some(until);
+        }
+        let now = clock::monotonic_ns();
+        if self.0 == 0 {
+            self.0 = now;
+        }
+        let left = WAITS.left().max(LEAST_NS).saturating_sub(now.saturating_sub(self.0));
+        if left == 0 {
+            WAITS.spend(self.0);
+            return None;
+        }
+        Some(until.or_after(left))
+    }
+
+    /// Whether a sleep ended sooner than its caller said.
+    #[inline]
+    pub fn is_there(&self) -> bool {
+        self.0 != 0
+    }
+}
