@@ -15,39 +15,89 @@ use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::{others, wait};
-use bypath_shm::direction::{Path, Poisoned, Readable};
-use std::sync::atomic::Ordering::*;
+use bypath_shm::direction::{Head, Poisoned, Readable, position};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// While octets come from a process of another user, who may go on for ever, the carrier is looked at so often (us).
 const LOOK_US: u64 = 100_000;
 /// Any of them: it may be over.
-pub const SIGNS: u32 = flag::PEER_GONE | flag::NO_READ | flag::SEALED;
+pub const SIGNS: u32 = flag::PEER_GONE | flag::NO_READ | flag::SEALED | flag::EMPTIED;
+
+/// Where a stream ends in a ring, as this process has seen it. The other end may move the head back: nothing is read twice.
+#[derive(Debug, Default)]
+pub struct Last {
+    /// How far was read, and the end: positions, with [`Last::KNOWN`]; 0: not known.
+    read: AtomicU64,
+    end: AtomicU64,
+}
+
+impl Last {
+    const KNOWN: u64 = 1 << 63;
+
+    /// For a new socket.
+    pub fn reset(&self) {
+        self.read.store(0, Relaxed);
+        self.end.store(0, Relaxed);
+    }
+
+    fn is_known(&self) -> bool {
+        self.end.load(Relaxed) != 0
+    }
+
+    /// Of `available` octets at a position those that are the stream's. The first time all of them are, and no later ones.
+    fn of(&self, at: u64, available: u64) -> u64 {
+        let end = position::onward(at, available);
+        let known = |place: &AtomicU64, new: u64| {
+            let new = new | Self::KNOWN;
+            place.compare_exchange(0, new, Relaxed, Relaxed).map_or_else(|old| old, |_| new) & !Self::KNOWN
+        };
+        let (read, end) = (known(&self.read, at), known(&self.end, end));
+        let is_within = position::distance(read, at) <= position::distance(read, end);
+        if is_within { available.min(position::distance(at, end)) } else { 0 }
+    }
+
+    /// It was read up to a position.
+    fn took(&self, to: u64) {
+        let later = |read: u64| {
+            let is_later = position::distance(read & !Self::KNOWN, to) < 1 << 61;
+            (read != 0 && is_later).then_some(to | Self::KNOWN)
+        };
+        let _ = self.read.fetch_update(Relaxed, Relaxed, later);
+    }
+}
+
+type Seen = Result<Readable, Poisoned>;
 
 /// Without the octets that came too late.
 #[inline]
-pub fn without_late(s: &Sock, seen: Result<Readable, Poisoned>) -> Result<Readable, Poisoned> {
-    if s.has(SIGNS) { bounded(s, seen) } else { seen }
+pub fn without_late(s: &Sock, conn: &Conn, seen: Seen) -> Seen {
+    if s.has(SIGNS) { bounded(s, conn, seen) } else { seen }
 }
 
 #[cold]
-fn bounded(s: &Sock, seen: Result<Readable, Poisoned>) -> Result<Readable, Poisoned> {
+fn bounded(s: &Sock, conn: &Conn, seen: Seen) -> Seen {
     match seen {
+        Ok(Readable::Ring { head, .. }) if s.has(flag::EMPTIED) => Ok(Readable::Ring { head, available: 0 }),
         Ok(Readable::Ring { head, available }) if is_over(s) => {
-            let last =
-                s.last.compare_exchange(0, available + 1, Relaxed, Relaxed).unwrap_or_else(|last| last);
-            let available = if last == 0 { available } else { available.min(last - 1) };
+            // What was seen may be of an earlier look: the end is where it is now.
+            if !s.last.is_known() {
+                match conn.inc().readable(conn.rx.size()) {
+                    Ok(Readable::Ring { head, available }) => s.last.of(head.position(), available),
+                    other => return other,
+                };
+            }
+            let available = s.last.of(head.position(), available);
             Ok(Readable::Ring { head, available })
         }
         seen => seen,
     }
 }
 
-/// `n` octets of the ring were read.
+/// `n` octets of the ring were read at `head`.
 #[inline]
-pub fn took(s: &Sock, n: u64) {
+pub fn took(s: &Sock, head: Head, n: u64) {
     if s.has(SIGNS) {
-        let rest = |last: u64| (last > 1).then(|| last - n.min(last - 1));
-        let _ = s.last.fetch_update(Relaxed, Relaxed, rest);
+        s.last.took(position::onward(head.position(), n));
     }
 }
 
@@ -60,17 +110,17 @@ fn is_over(s: &Sock) -> bool {
 /// Nothing more is read of the ring than stands there now, in which the incoming direction was asked back. Whether that is nothing.
 pub fn seal(s: &'static Sock, conn: &'static Conn) -> bool {
     let left = switch::unread(conn);
-    // What is being taken back is on its way to the kernel.
-    let is_empty = left == 0 || conn.inc().path() == Path::Kernel;
-    let _ = s.last.compare_exchange(0, left + 1, Relaxed, Relaxed);
-    s.set(flag::SEALED);
-    is_empty
+    if left > 0 {
+        let head = Head::from_raw(conn.inc().h.head.load(Acquire));
+        s.last.of(head.position(), left);
+    }
+    s.set(if left > 0 { flag::SEALED } else { flag::EMPTIED });
+    left == 0
 }
 
 /// Nothing more of the ring is read: its other end lies.
 pub fn end(s: &Sock) {
-    s.last.store(1, Relaxed);
-    s.set(flag::SEALED);
+    s.set(flag::EMPTIED);
 }
 
 /// Octets came from the ring: whether the connection is over otherwise shows only once there are none.
@@ -87,5 +137,37 @@ fn look_at_carrier(call: &Call, s: &'static Sock, conn: &'static Conn) {
     if ended && !s.has(flag::NO_READ) {
         switch::peer_ended(s, conn, reset, call);
         s.set(flag::PEER_GONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_first_is_the_last_and_is_read_once() {
+        // Positions have 62 bits.
+        for begin in [0, 7, (1 << 62) - 3] {
+            let at = |n| position::onward(begin, n);
+            let last = Last::default();
+            last.took(at(5));
+            assert_eq!(last.of(begin, 10), 10, "nothing was known");
+            assert_eq!(last.of(begin, 500), 10);
+            last.took(at(4));
+            assert_eq!((last.of(at(4), 100), last.of(at(4), 3)), (6, 3));
+            // Another thread's, who was held up.
+            last.took(at(2));
+            assert_eq!((last.of(at(2), 100), last.of(begin, 4)), (0, 0), "it is read twice");
+            last.took(at(10));
+            assert_eq!((last.of(at(10), 1), last.of(at(11), 1), last.of(at(9), 1)), (0, 0, 0));
+            last.reset();
+            assert_eq!(last.of(at(9), 1), 1);
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_nothing_comes() {
+        let last = Last::default();
+        assert_eq!([last.of(3, 0), last.of(3, 9), last.of(2, 9), last.of(1 << 61, 9)], [0; 4]);
     }
 }

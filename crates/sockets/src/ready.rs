@@ -30,7 +30,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
     // AF_UNIX does not wait for the mark here.
     let mark = if s.has(flag::LOCAL) { 0 } else { s.end().rcvlowat.load(Relaxed) };
     let need = u64::from(mark).max(1);
-    match over::without_late(s, conn.inc().readable(conn.rx.size())) {
+    match over::without_late(s, conn, conn.inc().readable(conn.rx.size())) {
         Ok(Readable::Ring { available, .. }) => {
             available >= need
                 || s.has(flag::PEER_GONE) && (available > 0 || cut::is_off(conn))

@@ -65,6 +65,8 @@ pub mod flag {
     pub const ASIDE: u32 = 32768;
     /// What comes by its ring from now on is none of it: see `over`.
     pub const SEALED: u32 = 65536;
+    /// Nothing of its ring is any more.
+    pub const EMPTIED: u32 = 131_072;
     /// Any of the reasons for which nothing is upgraded.
     pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
 }
@@ -140,8 +142,8 @@ pub struct Sock {
     pub kept: StaticCell<Ring>,
     /// Calls that sleep on it while its descriptors are closed, see `stay`.
     pub stays: Stays,
-    /// Octets of the ring that can still be read of a stream that is over, plus one; 0: it is not over.
-    pub last: AtomicU64,
+    /// Where a stream that is over ends in the ring.
+    pub last: crate::over::Last,
     /// How many octets will have been read when the first one is that was told to be there; 0: none was. See `promised`.
     pub promised: AtomicU64,
     /// How often those look that no ring wakes.
@@ -523,7 +525,6 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &sock.seen_at,
         &sock.looked,
         &sock.full_since,
-        &sock.last,
         &sock.promised,
         &sock.full_progress,
         &sock.asked_who,
@@ -535,6 +536,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.served.store(0, Relaxed);
     sock.guard.reset();
     sock.unwoken.reset();
+    sock.last.reset();
     end.generation.fetch_add(1, Relaxed);
     end.fd.store(fd, Relaxed);
     end.reason.store(Reason::None as u16, Relaxed);

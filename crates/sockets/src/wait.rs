@@ -310,7 +310,7 @@ pub fn readable(
     let inc = conn.inc();
     let size = conn.rx.size();
     // Compared with what the caller acted on, not with what the path is by now: a change in between counts.
-    let ready = || match over::without_late(s, inc.readable(size)) {
+    let ready = || match over::without_late(s, conn, inc.readable(size)) {
         Ok(Readable::Ring { available, .. }) => available >= need || seen != Path::Ring,
         Ok(Readable::Drain(_)) => seen != Path::Drain,
         Ok(Readable::Kernel) => seen != Path::Kernel,

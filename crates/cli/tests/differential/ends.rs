@@ -677,4 +677,32 @@ scripts! {
         c recv 3 10
         c poll 0 3:in|out|rdhup
     ";
+    what_came_between_a_look_and_the_end_is_there, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 50 1
+        s wait_in 4 50
+        s recv 4 10
+        c send 3 1000 2
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s recv 4 10
+        s recv 4 20
+        s recvall 4 1010
+        s recv 4 10
+    ";
+    what_came_between_a_look_and_a_close_is_there, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 50 1
+        s wait_in 4 50
+        s recv 4 10
+        c send 3 1000 2
+        c close 3
+        s wait_ev 4 rdhup
+        s recv 4 10
+        s recv 4 20
+        s recvall 4 1010
+        s recv 4 10
+    ";
 }

@@ -156,7 +156,7 @@ fn take(
     }
     loop {
         let mut check_carrier = false;
-        let seen = over::without_late(s, readable(call, s, conn, (want - done) as u64));
+        let seen = over::without_late(s, conn, readable(call, s, conn, (want - done) as u64));
         match seen {
             Err(_) => {
                 switch::poison(s, conn);
@@ -194,7 +194,7 @@ fn take(
                     }
                     fault::point("committed");
                     received(call, s, conn, head, n);
-                    over::took(s, n as u64);
+                    over::took(s, head, n as u64);
                     over::look(call, s, conn);
                     done += n;
                     if done >= target || done == want {
@@ -679,7 +679,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
     let seen = sock::peek(fd, &mut byte);
     let nothing_more = |answer: Result<usize, Errno>| {
         // Ends count only after the tail was loaded once more, and only while the path is still the ring.
-        match over::without_late(s, inc.readable(conn.rx.size())) {
+        match over::without_late(s, conn, inc.readable(conn.rx.size())) {
             Ok(Readable::Ring { available: 0, .. }) => {
                 if done > 0 {
                     News::Answer(Ok(done))
@@ -708,7 +708,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
                 other => other,
             }
         }
-        Ok(_) => match over::without_late(s, inc.readable(conn.rx.size())) {
+        Ok(_) => match over::without_late(s, conn, inc.readable(conn.rx.size())) {
             Ok(Readable::Ring { available: 0, .. }) => {
                 s.set(flag::FOREIGN_BYTES);
                 switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledForeignReader);
