@@ -8,7 +8,8 @@
 use crate::budget::Budget;
 use crate::others;
 use crate::peer::Conn;
-use crate::table::Sock;
+use crate::switch;
+use crate::table::{Sock, flag};
 use crate::wait::Deadline;
 use bypath_sys::{clock, process};
 use std::sync::atomic::Ordering::*;
@@ -31,8 +32,8 @@ fn note(s: &Sock, conn: &Conn) {
     if conn.peer.is_of(process::euid()) {
         return;
     }
-    // Never 0, which is none.
-    s.promised.store(read(s).wrapping_add(1).max(1), Relaxed);
+    // All that is there: for a mark (SO_RCVLOWAT), or for who was told how many they are. Never 0, which is none.
+    s.promised.store(read(s).wrapping_add(switch::unread(conn)).max(1), Relaxed);
 }
 
 /// The kernel is to receive what was told, and tells itself what it has.
@@ -46,11 +47,10 @@ fn read(s: &Sock) -> u64 {
     r.ring_bytes.load(Relaxed).wrapping_add(r.kernel_bytes.load(Relaxed))
 }
 
-/// Whether something was told to be there, and nobody has read it.
-#[inline]
+/// Whether something was told to be there, and nobody has read it. What programs read that have no rings nobody counts.
 fn is_open(s: &Sock) -> bool {
     let promised = s.promised.load(Relaxed);
-    promised != 0 && (read(s).wrapping_sub(promised) as i64) < 0
+    promised != 0 && (read(s).wrapping_sub(promised) as i64) < 0 && !s.has(flag::HANDED_OVER | flag::SPREAD)
 }
 
 /// Of a receive that waits: since when it waits for what was told to be there (ns), 0 = it does not.
@@ -65,7 +65,11 @@ impl Lack {
     /// When to look again at the latest, before `until`; `None`: it is not there, and was waited for.
     #[inline]
     pub fn bound(&mut self, s: &Sock, until: Deadline) -> Option<Deadline> {
-        if s.promised.load(Relaxed) == 0 { Some(until) } else { self.bound_of_promise(s, until) }
+        if s.promised.load(Relaxed) == 0 {
+            self.0 = 0;
+            return Some(until);
+        }
+        self.bound_of_promise(s, until)
     }
 
     #[cold]

@@ -90,6 +90,9 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
             continue;
         }
         total = ring as usize + carrier;
+        if ring > 0 {
+            promised::told(s, conn);
+        }
         let patiently = look >= UNREAD_LOOKS.0;
         if !under_way || patiently && carrier > 0 {
             break;

@@ -68,7 +68,7 @@ pub mod flag {
     /// Nothing of its ring is any more.
     pub const EMPTIED: u32 = 131_072;
     /// Any of the reasons for which nothing is upgraded.
-    pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
+    pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD | SEALED | EMPTIED;
 }
 
 /// The part of a followed socket that is private to a process (copied at fork).
@@ -144,7 +144,7 @@ pub struct Sock {
     pub stays: Stays,
     /// Where a stream that is over ends in the ring.
     pub last: crate::over::Last,
-    /// How many octets will have been read when the first one is that was told to be there; 0: none was. See `promised`.
+    /// How many octets will have been read when those are that were told to be there; 0: none were. See `promised`.
     pub promised: AtomicU64,
     /// How often those look that no ring wakes.
     pub unwoken: crate::unwoken::Pace,

@@ -12,7 +12,9 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::unwoken::Pace;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, cut, epoll, fault, foreign, guard, heir, kept, options, others, over, service};
+use crate::{
+    carrier, cut, epoll, fault, foreign, guard, heir, kept, options, others, over, promised, service,
+};
 use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -179,6 +181,7 @@ fn take(
                         if conn.inc().h.head.load(Acquire) != head.raw() {
                             continue;
                         }
+                        promised::told(s, conn);
                         return Ok(n);
                     }
                     // MSG_PEEK with MSG_WAITALL: wait for more, copy again from the start, by a fresh tail.
@@ -440,7 +443,8 @@ fn take(
             late = !goes;
             continue;
         }
-        let Some(until) = lack.bound(s, doubt.bound(ends)) else {
+        let until = doubt.bound(ends);
+        let Some(until) = (if shown > 0 { Some(until) } else { lack.bound(s, until) }) else {
             // Taken away by who wrote it, or never there.
             switch::poison(s, conn);
             return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
