@@ -29,11 +29,16 @@ pub fn told(s: &Sock, conn: &Conn) {
 
 #[cold]
 fn note(s: &Sock, conn: &Conn) {
-    if conn.peer.is_of(process::euid()) {
+    if !is_doubted(s, conn) {
         return;
     }
     // All that is there: for a mark (SO_RCVLOWAT), or for who was told how many they are. Never 0, which is none.
     s.promised.store(read(s).wrapping_add(switch::unread(conn)).max(1), Relaxed);
+}
+
+/// Whether the other end is a process of another user, but for a netstack service, which is trusted.
+pub fn is_doubted(s: &Sock, conn: &Conn) -> bool {
+    s.served().is_none() && !conn.peer.is_of(process::euid())
 }
 
 /// The kernel is to receive what was told, and tells itself what it has.

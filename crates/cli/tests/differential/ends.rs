@@ -691,14 +691,15 @@ scripts! {
         s recvall 4 1010
         s recv 4 10
     ";
-    what_came_between_a_look_and_a_close_is_there, "shutdown in all its orders", Ring: "
+    what_came_between_a_look_and_a_kill_is_there, "peer killed with data in flight", Ring: "
         pair
         warm
         c send 3 50 1
         s wait_in 4 50
         s recv 4 10
         c send 3 1000 2
-        c close 3
+        c wait_sent 3
+        c kill9
         s wait_ev 4 rdhup
         s recv 4 10
         s recv 4 20

@@ -10,7 +10,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, service, siblings};
+use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, promised, service, siblings};
 use bypath_shm::direction::{ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -104,6 +104,7 @@ fn give(
     let mut nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let mut timeout = end.sndtimeo.load(Relaxed);
     let mut deadline = None;
+    let mut no_room = NoRoom(0, None);
     let mut doubt = Doubt::new();
     let mut done = 0usize;
     switch::attend();
@@ -230,7 +231,7 @@ fn give(
             }
         };
         if let Full::Ring(progress) = full
-            && stays_full(s, conn, progress, !nonblocking)
+            && (stays_full(s, conn, progress, !nonblocking) || !nonblocking && no_room.is_over(s, conn, done))
         {
             flush::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
             continue;
@@ -369,6 +370,24 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
         if gone {
             switch::peer_ended(s, conn, reset, call);
         }
+    }
+}
+
+/// How long one call waits for room in the ring of a peer of another user, who may say for ever that it reads: then the carrier has some.
+const LONGEST_FULL_NS: u64 = 2_000_000_000;
+
+/// Since when a call has found no room, with so many octets sent.
+#[derive(Debug)]
+struct NoRoom(usize, Option<Deadline>);
+
+impl NoRoom {
+    #[cold]
+    fn is_over(&mut self, s: &Sock, conn: &Conn, done: usize) -> bool {
+        if std::mem::replace(&mut self.0, done) != done || self.1.is_none() {
+            self.1 = Some(Deadline::after(LONGEST_FULL_NS));
+            return false;
+        }
+        self.1.is_some_and(|by| by.left() == Some(0)) && promised::is_doubted(s, conn)
     }
 }
 
