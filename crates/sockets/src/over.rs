@@ -4,12 +4,13 @@
 //! ever. An honest end has written all that there is by then: what it publishes stands there before it closes. So what is found in the ring first after
 //! that is the last that is read of it, however much comes later.
 //!
-//! And a program may set an option by which the kernel does something to all octets that come: decrypts them, asks for a signature, filters them. The
-//! other end is asked for the carrier then, and takes what was not read back there before it says anything else: what it writes into the ring meanwhile is
+//! And a program may set an option by which the kernel does something to all octets that come: decrypts them, asks for a signature, filters them; or it gives
+//! the socket to another program, which may. The other end is asked for the carrier then, and takes what was not read back there before it says anything else: what it writes into the ring meanwhile is
 //! not read, and comes by the carrier, or it lies.
 //!
 //! Each process that has the connection finds out for itself how much is left.
 
+use crate::carrier::{self, Course};
 use crate::peer::Conn;
 use crate::switch;
 use crate::table::{Sock, flag};
@@ -93,6 +94,18 @@ fn bounded(s: &Sock, conn: &Conn, seen: Seen) -> Seen {
     }
 }
 
+/// The same of those that stand behind the last ones of the carrier.
+pub fn of_those_behind(s: &Sock, head: Head, waiting: u64) -> u64 {
+    if s.has(flag::EMPTIED) {
+        0
+    } else if is_over(s) && s.last.is_known() {
+        s.last.of(head.position(), waiting)
+    } else {
+        // Where it ends is seen where it is read.
+        waiting
+    }
+}
+
 /// `n` octets of the ring were read at `head`.
 #[inline]
 pub fn took(s: &Sock, head: Head, n: u64) {
@@ -133,8 +146,15 @@ pub fn look(call: &Call, s: &'static Sock, conn: &'static Conn) {
 
 #[cold]
 fn look_at_carrier(call: &Call, s: &'static Sock, conn: &'static Conn) {
+    if s.has(flag::NO_READ) {
+        // To poll it looks as if the other end were gone in any case.
+        if carrier::of(s).standing(s).is_ok_and(|at| at.course != Course::Open) {
+            s.set(flag::SEALED);
+        }
+        return;
+    }
     let (ended, reset) = wait::peer_end(s);
-    if ended && !s.has(flag::NO_READ) {
+    if ended {
         switch::peer_ended(s, conn, reset, call);
         s.set(flag::PEER_GONE);
     }

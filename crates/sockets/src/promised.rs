@@ -8,10 +8,12 @@
 use crate::budget::Budget;
 use crate::others;
 use crate::peer::Conn;
+use crate::state;
 use crate::switch;
 use crate::table::{Sock, flag};
 use crate::wait::Deadline;
-use bypath_sys::{clock, process};
+use bypath_shm::direction::Path;
+use bypath_sys::{clock, process, sock};
 use std::sync::atomic::Ordering::*;
 
 /// So long is waited for what was told, all connections of a process together.
@@ -32,8 +34,15 @@ fn note(s: &Sock, conn: &Conn) {
     if !is_doubted(s, conn) {
         return;
     }
-    // All that is there: for a mark (SO_RCVLOWAT), or for who was told how many they are. Never 0, which is none.
-    s.promised.store(read(s).wrapping_add(switch::unread(conn)).max(1), Relaxed);
+    // All that is there: for a mark (SO_RCVLOWAT), or for who was told how many they are. By now it may be taken away.
+    let carrier =
+        if conn.inc().path() == Path::Ring { 0 } else { sock::inq(s.carrier()).unwrap_or(0) as u64 };
+    let there = (switch::unread(conn) + carrier).max(1);
+    let told = read(s).wrapping_add(there).max(1);
+    let before = s.promised.load(Relaxed);
+    // Never 0, which is none.
+    let is_more = before == 0 || told.wrapping_sub(before) < 1 << 63;
+    s.promised.store(if is_more { told } else { before }, Relaxed);
 }
 
 /// Whether the other end is a process of another user, but for a netstack service, which is trusted.
@@ -52,10 +61,13 @@ fn read(s: &Sock) -> u64 {
     r.ring_bytes.load(Relaxed).wrapping_add(r.kernel_bytes.load(Relaxed))
 }
 
-/// Whether something was told to be there, and nobody has read it. What programs read that have no rings nobody counts.
+/// Whether something was told to be there, and nobody has read it. What other processes take past their rings nobody counts.
 fn is_open(s: &Sock) -> bool {
     let promised = s.promised.load(Relaxed);
-    promised != 0 && (read(s).wrapping_sub(promised) as i64) < 0 && !s.has(flag::HANDED_OVER | flag::SPREAD)
+    promised != 0
+        && (read(s).wrapping_sub(promised) as i64) < 0
+        && !s.has(flag::HANDED_OVER | flag::SPREAD)
+        && state::get().is_some_and(|state| s.is_sole_holder(state))
 }
 
 /// Of a receive that waits: since when it waits for what was told to be there (ns), 0 = it does not.

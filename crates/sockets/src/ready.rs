@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait;
-use bypath_shm::direction::{Readable, position};
+use bypath_shm::direction::{Head, Readable, position};
 use bypath_shm::family::wpath;
 use bypath_sys::{sock, thread};
 use std::sync::atomic::Ordering::*;
@@ -83,7 +83,8 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
         let head = conn.inc().h.head.load(Acquire);
         // Asked before the carrier is looked at: what arrives afterwards must not be missed.
         let under_way = switch::owed(s, conn).is_some_and(|owed| switch::is_under_way(s, owed));
-        let ring = switch::within_reach(s, conn) + kept::len(s);
+        let there = over::of_those_behind(s, Head::from_raw(head), switch::within_reach(s, conn));
+        let ring = there + kept::len(s);
         let carrier = sock::inq(s.carrier()).unwrap_or(0);
         if conn.inc().h.head.load(Acquire) != head {
             // Taken back between the two: they would count twice, or not at all.

@@ -286,6 +286,8 @@ pub fn recall_both_within(s: &'static Sock, reason: Reason, forever: bool, patie
     recall_incoming_within(s, conn, reason, patience);
     if s.has(flag::HANDED_OVER) {
         cut::off(s, conn, &call);
+        // Whoever has it may have the kernel do something to what comes.
+        over::seal(s, conn);
     }
     end_recall(s, conn);
 }

@@ -154,6 +154,8 @@ over_unix! {
         writes_of_any_size_arrive
     ;
     ends:
+        what_came_between_a_look_and_the_end_is_there
+        what_came_between_a_look_and_a_kill_is_there
         shutdown_of_writing_is_end_of_file_after_the_data
         shutdown_of_reading_keeps_what_is_there
         shutdown_of_reading_ends_nothing_that_is_sent
@@ -223,6 +225,8 @@ over_unix! {
         many_connections_in_one_epoll
     ;
     recall:
+        a_filter_of_the_kernel_looks_at_all_that_comes
+        what_came_before_a_filter_is_there
         bytes_that_nobody_saw_sent_wake_a_reader
         a_writer_that_reads_elsewhere_gives_back_what_nobody_reads
         a_stream_over_the_descriptor

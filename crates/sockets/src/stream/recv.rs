@@ -31,8 +31,10 @@ const WAITING_PEEK: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
 
-/// So often others may have read what this call was about to, in one call: who only says so could hold it up for ever.
-const MOST_LOST: u32 = 1000;
+/// So often others may have read what a call was about to before it tries with less, and with a single octet: an end of another user's that only says so
+/// could hold it up for ever.
+const FEW_LOST: u32 = 8;
+const MOST_LOST: u32 = 100_000;
 
 /// Receive on `fd`. `rest_since`: messages of the program's call
 /// were received already, and it began when the thread had run so many handlers. `control`: where the kernel puts what it
@@ -166,6 +168,10 @@ fn take(
             }
             Ok(Readable::Ring { head, available }) if available > 0 => {
                 let mut n = available.min((want - done) as u64) as usize;
+                if lost > FEW_LOST && !peek {
+                    // Less takes less time.
+                    n = (n >> (lost - FEW_LOST).min(20)).max(1);
+                }
                 if n > 0 && flags & libc::MSG_TRUNC == 0 {
                     n = accessible(call, buf, done, n, Access::Write);
                     if n == 0 {
@@ -190,12 +196,13 @@ fn take(
                     fault::point("copied-out");
                     if !inc.commit(head, n as u64) {
                         lost += 1;
-                        if lost > MOST_LOST {
+                        if lost > MOST_LOST && promised::is_doubted(s, conn) {
                             switch::poison(s, conn);
                         }
                         continue;
                     }
                     fault::point("committed");
+                    lost = 0;
                     received(call, s, conn, head, n);
                     over::took(s, head, n as u64);
                     over::look(call, s, conn);
@@ -529,6 +536,7 @@ fn peek_behind(
     if !all || waiting > conn.rx.size() {
         return done;
     }
+    let waiting = over::of_those_behind(s, head, waiting);
     let n = (waiting as usize).min(want - done);
     let n = if n > 0 && !counts { accessible(call, buf, done, n, Access::Write) } else { n };
     if !counts {

@@ -104,7 +104,7 @@ fn give(
     let mut nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let mut timeout = end.sndtimeo.load(Relaxed);
     let mut deadline = None;
-    let mut no_room = NoRoom(0, None);
+    let mut no_room = NoRoom(None);
     let mut doubt = Doubt::new();
     let mut done = 0usize;
     switch::attend();
@@ -231,7 +231,7 @@ fn give(
             }
         };
         if let Full::Ring(progress) = full
-            && (stays_full(s, conn, progress, !nonblocking) || !nonblocking && no_room.is_over(s, conn, done))
+            && (stays_full(s, conn, progress, !nonblocking) || !nonblocking && no_room.is_over(s, conn))
         {
             flush::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
             continue;
@@ -373,21 +373,18 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     }
 }
 
-/// How long one call waits for room in the ring of a peer of another user, who may say for ever that it reads: then the carrier has some.
+/// How long one call waits for room in the ring of a peer of another user, who may say for ever that it reads, or read octet by octet: then the carrier has some.
 const LONGEST_FULL_NS: u64 = 2_000_000_000;
 
-/// Since when a call has found no room, with so many octets sent.
+/// Until when a call waits for room in a ring.
 #[derive(Debug)]
-struct NoRoom(usize, Option<Deadline>);
+struct NoRoom(Option<Deadline>);
 
 impl NoRoom {
     #[cold]
-    fn is_over(&mut self, s: &Sock, conn: &Conn, done: usize) -> bool {
-        if std::mem::replace(&mut self.0, done) != done || self.1.is_none() {
-            self.1 = Some(Deadline::after(LONGEST_FULL_NS));
-            return false;
-        }
-        self.1.is_some_and(|by| by.left() == Some(0)) && promised::is_doubted(s, conn)
+    fn is_over(&mut self, s: &Sock, conn: &Conn) -> bool {
+        let by = *self.0.get_or_insert_with(|| Deadline::after(LONGEST_FULL_NS));
+        by.left() == Some(0) && promised::is_doubted(s, conn)
     }
 }
 
