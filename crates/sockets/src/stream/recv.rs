@@ -257,6 +257,7 @@ fn take(
                             let counts = flags & libc::MSG_TRUNC != 0;
                             let shown = peek_behind(call, s, conn, head, buf, done..want, counts);
                             if nonblocking || late || shown >= target {
+                                promised::told(s, conn);
                                 return Ok(shown);
                             }
                             done -= n;
