@@ -8,7 +8,8 @@ use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
 use crate::{
-    carrier, cut, epoll, flush, kept, leaving, memory, rendezvous, service, stay, switch, taken, udp, worth,
+    carrier, cut, epoll, flush, kept, leaving, memory, over, rendezvous, service, stay, switch, taken, udp,
+    worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
@@ -621,6 +622,10 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
                     && let Some(call) = Call::enter()
                 {
                     cut::off(s, conn, &call);
+                }
+                if s.has(flag::SPREAD) {
+                    // Whoever has it may have the kernel do something to what comes.
+                    over::seal(s, conn, false);
                 }
                 if deed.is_some_and(|d| d.is_about(s)) && s.end().w.path.load(Acquire) == wpath::KERNEL {
                     conn.inc().leave();

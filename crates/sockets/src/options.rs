@@ -119,7 +119,7 @@ pub fn seal(s: &'static Sock, level: i32, name: i32) -> Result<(), Errno> {
     if looks_at_octets(level, name)
         && let Some(conn) = s.conn.get()
     {
-        let is_empty = over::seal(s, conn);
+        let is_empty = over::seal(s, conn, true);
         if !is_empty && name == libc::TCP_ULP {
             return Err(Errno::BUSY);
         }

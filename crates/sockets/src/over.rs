@@ -16,7 +16,7 @@ use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::{others, wait};
-use bypath_shm::direction::{Head, Poisoned, Readable, position};
+use bypath_shm::direction::{Head, Path, Poisoned, Readable, position};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// While octets come from a process of another user, who may go on for ever, the carrier is looked at so often (us).
@@ -120,15 +120,18 @@ fn is_over(s: &Sock) -> bool {
     s.has(end | flag::SEALED)
 }
 
-/// Nothing more is read of the ring than stands there now, in which the incoming direction was asked back. Whether that is nothing.
-pub fn seal(s: &'static Sock, conn: &'static Conn) -> bool {
-    let left = switch::unread(conn);
-    if left > 0 {
-        let head = Head::from_raw(conn.inc().h.head.load(Acquire));
-        s.last.of(head.position(), left);
+/// Nothing more is read of the ring than stands there now, in which the incoming direction was asked back. Returns whether that is nothing.
+/// `strictly`: nor what its writer is sending again by the carrier, even if it cannot send all of it.
+pub fn seal(s: &'static Sock, conn: &'static Conn, strictly: bool) -> bool {
+    let inc = conn.inc();
+    let head = Head::from_raw(inc.h.head.load(Acquire));
+    let behind = position::distance(head.position(), inc.t.tail.load(Acquire));
+    let is_left = behind > 0 && behind <= conn.rx.size() && !(strictly && head.path() == Path::Kernel);
+    if is_left {
+        s.last.of(head.position(), behind);
     }
-    s.set(if left > 0 { flag::SEALED } else { flag::EMPTIED });
-    left == 0
+    s.set(if is_left { flag::SEALED } else { flag::EMPTIED });
+    !is_left
 }
 
 /// Nothing more of the ring is read: its other end lies.

@@ -9,11 +9,9 @@ use crate::budget::Budget;
 use crate::others;
 use crate::peer::Conn;
 use crate::state;
-use crate::switch;
 use crate::table::{Sock, flag};
 use crate::wait::Deadline;
-use bypath_shm::direction::Path;
-use bypath_sys::{clock, process, sock};
+use bypath_sys::{clock, process};
 use std::sync::atomic::Ordering::*;
 
 /// So long is waited for what was told, all connections of a process together.
@@ -21,28 +19,29 @@ static WAITS: Budget = Budget::new(2_000_000_000);
 /// And for one at least.
 const LEAST_NS: u64 = 1_000_000;
 
-/// Octets of the ring are told to be there.
+/// What was read of it, before a look at what is there: whatever others read after that look was there, and counts.
 #[inline]
-pub fn told(s: &Sock, conn: &Conn) {
+pub fn before(s: &Sock) -> u64 {
+    if others::any() { read(s) } else { 0 }
+}
+
+/// The program is told that so many octets are there, as was seen after [`before`].
+#[inline]
+pub fn told(s: &Sock, conn: &Conn, before: u64, octets: u64) {
     if others::any() {
-        note(s, conn);
+        note(s, conn, before, octets);
     }
 }
 
 #[cold]
-fn note(s: &Sock, conn: &Conn) {
-    if !is_doubted(s, conn) {
+fn note(s: &Sock, conn: &Conn, before: u64, octets: u64) {
+    if !is_doubted(s, conn) || !is_alone(s) {
         return;
     }
-    // All that is there: for a mark (SO_RCVLOWAT), or for who was told how many they are. By now it may be taken away.
-    let carrier =
-        if conn.inc().path() == Path::Ring { 0 } else { sock::inq(s.carrier()).unwrap_or(0) as u64 };
-    let there = (switch::unread(conn) + carrier).max(1);
-    let told = read(s).wrapping_add(there).max(1);
-    let before = s.promised.load(Relaxed);
     // Never 0, which is none.
-    let is_more = before == 0 || told.wrapping_sub(before) < 1 << 63;
-    s.promised.store(if is_more { told } else { before }, Relaxed);
+    let told = before.wrapping_add(octets).max(1);
+    let more = |last: u64| (last == 0 || told.wrapping_sub(last) < 1 << 63).then_some(told);
+    let _ = s.promised.fetch_update(Relaxed, Relaxed, more);
 }
 
 /// Whether the other end is a process of another user, but for a netstack service, which is trusted.
@@ -58,16 +57,19 @@ pub fn forget(s: &Sock) {
 /// Octets of this connection that were read.
 fn read(s: &Sock) -> u64 {
     let r = &s.end().r;
-    r.ring_bytes.load(Relaxed).wrapping_add(r.kernel_bytes.load(Relaxed))
+    // Acquire: what is seen of the ring afterwards is no older.
+    r.ring_bytes.load(Acquire).wrapping_add(r.kernel_bytes.load(Acquire))
 }
 
-/// Whether something was told to be there, and nobody has read it. What other processes take past their rings nobody counts.
-fn is_open(s: &Sock) -> bool {
+/// Whether something was told to be there beyond what is seen, and nobody has read it. What other processes take past their rings nobody counts.
+fn is_open(s: &Sock, seen: u64) -> bool {
     let promised = s.promised.load(Relaxed);
-    promised != 0
-        && (read(s).wrapping_sub(promised) as i64) < 0
-        && !s.has(flag::HANDED_OVER | flag::SPREAD)
-        && state::get().is_some_and(|state| s.is_sole_holder(state))
+    promised != 0 && (read(s).wrapping_add(seen).wrapping_sub(promised) as i64) < 0 && is_alone(s)
+}
+
+/// Whether nobody else takes octets, who counts otherwise or not at all.
+fn is_alone(s: &Sock) -> bool {
+    !s.has(flag::HANDED_OVER | flag::SPREAD) && state::get().is_some_and(|state| s.is_sole_holder(state))
 }
 
 /// Of a receive that waits: since when it waits for what was told to be there (ns), 0 = it does not.
@@ -79,19 +81,19 @@ impl Lack {
         Lack(0)
     }
 
-    /// When to look again at the latest, before `until`; `None`: it is not there, and was waited for.
+    /// When to look again at the latest, before `until`, as so many octets are there; `None`: others are not, and were waited for.
     #[inline]
-    pub fn bound(&mut self, s: &Sock, until: Deadline) -> Option<Deadline> {
+    pub fn bound(&mut self, s: &Sock, seen: u64, until: Deadline) -> Option<Deadline> {
         if s.promised.load(Relaxed) == 0 {
             self.0 = 0;
             return Some(until);
         }
-        self.bound_of_promise(s, until)
+        self.bound_of_promise(s, seen, until)
     }
 
     #[cold]
-    fn bound_of_promise(&mut self, s: &Sock, until: Deadline) -> Option<Deadline> {
-        if !is_open(s) {
+    fn bound_of_promise(&mut self, s: &Sock, seen: u64, until: Deadline) -> Option<Deadline> {
+        if !is_open(s, seen) {
             self.0 = 0;
             return Some(until);
         }

@@ -30,18 +30,24 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
     // AF_UNIX does not wait for the mark here.
     let mark = if s.has(flag::LOCAL) { 0 } else { s.end().rcvlowat.load(Relaxed) };
     let need = u64::from(mark).max(1);
+    let before = promised::before(s);
     match over::without_late(s, conn, conn.inc().readable(conn.rx.size())) {
         Ok(Readable::Ring { available, .. }) => {
-            available >= need
+            let is_ready = available >= need
                 || s.has(flag::PEER_GONE) && (available > 0 || cut::is_off(conn))
-                || s.end().pending_error.load(Relaxed) != 0
+                || s.end().pending_error.load(Relaxed) != 0;
+            if is_ready {
+                promised::told(s, conn, before, available);
+            }
+            is_ready
         }
         Ok(Readable::Drain(head)) => {
             let behind = position::distance(head.position(), conn.inc().t.tail.load(Acquire));
             if behind == 0 {
                 return false;
             }
-            match sock::inq(s.carrier()) {
+            let queued = sock::inq(s.carrier());
+            let is_ready = match queued {
                 Ok(0) => switch::try_drained(s, conn, head) && switch::unread(conn) >= need,
                 // The kernel tells of these alone if they are enough; together with what follows them they may be.
                 Ok(queued) if need > 1 && queued as u64 + behind >= need => {
@@ -49,7 +55,11 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
                     carrier::of(s).arrived(s, before, queued)
                 }
                 _ => false,
+            };
+            if is_ready {
+                promised::told(s, conn, before, need);
             }
+            is_ready
         }
         Ok(Readable::Kernel) => false,
         // Poison is found by the read that follows.
@@ -80,6 +90,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
     let generation = s.end().generation.load(Relaxed);
     let mut total = 0;
     for look in 0..UNREAD_LOOKS.1 {
+        let before = promised::before(s);
         let head = conn.inc().h.head.load(Acquire);
         // Asked before the carrier is looked at: what arrives afterwards must not be missed.
         let under_way = switch::owed(s, conn).is_some_and(|owed| switch::is_under_way(s, owed));
@@ -92,7 +103,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
         }
         total = ring as usize + carrier;
         if ring > 0 {
-            promised::told(s, conn);
+            promised::told(s, conn, before, total as u64);
         }
         let patiently = look >= UNREAD_LOOKS.0;
         if !under_way || patiently && carrier > 0 {
@@ -115,7 +126,6 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
 pub fn ring_events(s: &'static Sock, conn: &'static Conn, wanted: u32) -> u32 {
     let mut ready = 0;
     if wanted & IN != 0 && ring_readable(s, conn) {
-        promised::told(s, conn);
         ready |= IN;
     }
     if wanted & OUT != 0 && ring_writable(s, conn) {

@@ -287,7 +287,7 @@ pub fn recall_both_within(s: &'static Sock, reason: Reason, forever: bool, patie
     if s.has(flag::HANDED_OVER) {
         cut::off(s, conn, &call);
         // Whoever has it may have the kernel do something to what comes.
-        over::seal(s, conn);
+        over::seal(s, conn, false);
     }
     end_recall(s, conn);
 }

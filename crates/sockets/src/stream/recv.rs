@@ -160,6 +160,7 @@ fn take(
     }
     loop {
         let mut check_carrier = false;
+        let before = if peek { promised::before(s) } else { 0 };
         let seen = over::without_late(s, conn, readable(call, s, conn, (want - done) as u64));
         match seen {
             Err(_) => {
@@ -187,7 +188,7 @@ fn take(
                         if conn.inc().h.head.load(Acquire) != head.raw() {
                             continue;
                         }
-                        promised::told(s, conn);
+                        promised::told(s, conn, before, n as u64);
                         return Ok(n);
                     }
                     // MSG_PEEK with MSG_WAITALL: wait for more, copy again from the start, by a fresh tail.
@@ -257,7 +258,7 @@ fn take(
                             let counts = flags & libc::MSG_TRUNC != 0;
                             let shown = peek_behind(call, s, conn, head, buf, done..want, counts);
                             if nonblocking || late || shown >= target {
-                                promised::told(s, conn);
+                                promised::told(s, conn, before, shown as u64);
                                 return Ok(shown);
                             }
                             done -= n;
@@ -452,7 +453,7 @@ fn take(
             continue;
         }
         let until = doubt.bound(ends);
-        let Some(until) = (if shown > 0 { Some(until) } else { lack.bound(s, until) }) else {
+        let Some(until) = lack.bound(s, shown, until) else {
             // Taken away by who wrote it, or never there.
             switch::poison(s, conn);
             return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
