@@ -2,6 +2,8 @@
  *
  *   trust threads|poll|epoll   prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
+ *   trust herd                 as poll, with four threads for each connection, of which one gets what all were told of
+ *   trust drip PORT            sends single octets by eight connections, with long pauses, and hears as many
  *   trust sink                 as threads, without answers to control characters; a piece with FLOOD in it has another thread shut the connection down a
  *                              moment later
  *   trust strict [OCTETS]      prints its port, echoes to one until a piece ends with FLOOD, has OCTETS for SO_SNDBUF from then on, sends what goes
@@ -72,7 +74,7 @@ static ssize_t take(int s, unsigned char *at, size_t most, unsigned turn) {
     }
 }
 
-static int is_sink, polls;
+static int is_sink, polls, is_herd;
 
 static void *shut_down(void *argument) {
     usleep(100000);
@@ -135,7 +137,7 @@ static int wait_for(int s) {
 static void *one(void *argument) {
     int s = (int)(long)argument;
     unsigned char *end = area(PIECE);
-    for (unsigned turn = s; (!polls || wait_for(s) >= 0) && serve(s, end, turn); turn++)
+    for (unsigned turn = s; (!(polls || is_herd) || wait_for(s) >= 0) && serve(s, end, turn); turn++)
         ;
     munmap(end - PIECE, PIECE + PAGE);
     ended(s);
@@ -161,8 +163,9 @@ static void threads(void) {
     for (;;) {
         int s = accept(l, NULL, NULL);
         pthread_t thread;
-        if (s >= 0 && pthread_create(&thread, &detached, one, (void *)(long)s))
-            fail("a thread");
+        for (int i = 0; s >= 0 && i < (is_herd ? 4 : 1); i++)
+            if (pthread_create(&thread, &detached, one, (void *)(long)s))
+                fail("a thread");
     }
 }
 
@@ -260,13 +263,51 @@ static void *talk(void *argument) {
     return NULL;
 }
 
+static void drip(int port) {
+    enum { LINES = 8, ROUNDS = 3, DROPS = 100 };
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int line[LINES], owed[LINES] = {0};
+    unsigned seed = 1;
+    char octets[64] = "lll";
+    for (int i = 0; i < LINES; i++) {
+        line[i] = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(line[i], (void *)&a, sizeof a))
+            fail("connect");
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int drop = 0; drop < DROPS; drop++) {
+            for (int i = 0; i < LINES; i++) {
+                int n = 1 + rand_r(&seed) % 3;
+                if (send(line[i], octets, n, MSG_NOSIGNAL) != n)
+                    fail("a drop");
+                owed[i] += n;
+            }
+            usleep(drop % 3 ? 200 : 20);
+        }
+        /* Longer than anybody waits for what was told, and is not there. */
+        usleep(2500000);
+        for (int i = 0; i < LINES; i++)
+            while (owed[i] > 0) {
+                struct pollfd one = {.fd = line[i], .events = POLLIN};
+                ssize_t n = poll(&one, 1, 20000) == 1 ? recv(line[i], octets, sizeof octets, 0) : 0;
+                if (n <= 0)
+                    fail("an echo is missing");
+                owed[i] -= n;
+            }
+        memcpy(octets, "lll", 3);
+    }
+    puts("dripped");
+}
+
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
     flood = area(FLOODED) - FLOODED;
     memset(flood, 0xff, FLOODED);
     polls = !strcmp(mode, "poll");
     is_sink = !strcmp(mode, "sink");
-    if (!strcmp(mode, "threads") || polls || is_sink)
+    is_herd = !strcmp(mode, "herd");
+    if (!strcmp(mode, "threads") || polls || is_sink || is_herd)
         threads();
     if (!strcmp(mode, "epoll"))
         set();
@@ -279,6 +320,8 @@ int main(int count, char **words) {
     }
     if (!strcmp(mode, "anew"))
         return puts("anew") < 0;
+    if (!strcmp(mode, "drip") && count > 2)
+        return drip(atoi(words[2])), 0;
     steps = !strcmp(mode, "steps");
     if (strcmp(mode, "talk") && !steps)
         return 2;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const SMALL: Geometry = Geometry { slots: 1, ring: 4096 };
 /// Who is attacked; the tests are root.
-const ANNE: u32 = 65001;
+pub const ANNE: u32 = 65001;
 
 /// Program and library where every user can use them.
 pub struct Folder(PathBuf);

@@ -4,11 +4,13 @@ use crate::allowed;
 use crate::dice::Dice;
 use crate::known::{alone, port, ring_to_victim};
 use crate::peer::{self, Line, Mapped};
-use crate::victim::{PATIENCE, Process};
+use crate::programs;
+use crate::victim::{PATIENCE, Process, program};
 use bypath_shm::arena::Geometry;
 use bypath_shm::direction::{Head, Path};
 use bypath_sys::sock;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -120,4 +122,17 @@ fn an_allowed_user_cannot_keep_who_was_told_of_octets_waiting_for_them() {
     while let Some(line) = server.next_line(Duration::from_secs(2)) {
         assert_eq!(line, "end");
     }
+}
+
+/// Each thread is told of what another one gets, and waits: nobody has taken anything back.
+#[test]
+fn who_is_told_of_what_another_thread_receives_is_told_of_no_reset() {
+    let name = "who_is_told_of_what_another_thread_receives_is_told_of_no_reset";
+    let Some(folder) = allowed::folder(name) else { return };
+    let mut server = Process::by(folder.command(), &["herd"]);
+    let port = port(&mut server);
+    let mut command = Command::new(program());
+    command.env("LD_PRELOAD", programs::library()).env("BYPATH_ALLOW_UID", allowed::ANNE.to_string());
+    let mut client = Process::by(command, &["drip", &port.to_string()]);
+    client.expect("dripped", "the other end");
 }
