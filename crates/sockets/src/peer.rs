@@ -11,6 +11,8 @@ use record::{ArenaRecord, ConnSlot};
 use shares::Who;
 pub use shares::{Kept, Share};
 
+use crate::budget::Budget;
+use crate::promised::PATIENCE_NS;
 use crate::rendezvous::errno_reason;
 use crate::thread::Record;
 use crate::{numbers, others, state};
@@ -77,6 +79,8 @@ pub struct Peer {
     pub connections: AtomicU32,
     /// Slots that it has given us, as often as it did.
     given: AtomicU32,
+    /// How long its octets are waited for that were told to be there: see `promised`.
+    pub patience: Budget,
     /// The process (its token) whose pair it is: forked children inherit mappings, and cannot receive bells.
     owner: AtomicU64,
 }
@@ -103,6 +107,7 @@ impl Default for Peer {
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
             connections: AtomicU32::new(0),
             given: AtomicU32::new(0),
+            patience: Budget::new(PATIENCE_NS),
             owner: AtomicU64::new(0),
         }
     }
@@ -550,6 +555,7 @@ pub fn add_service(
     peer.left.store(false, Relaxed);
     peer.connections.store(0, Relaxed);
     peer.given.store(0, Relaxed);
+    peer.patience.renew();
     peer.shared.store(false, Relaxed);
     UNSHARED.store(true, Relaxed);
     UNLEFT.store(true, Relaxed);

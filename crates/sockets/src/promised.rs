@@ -5,7 +5,6 @@
 //! told to be there gives it some time, and then the connection is reset. Between programs of one user nothing of this is done: one of them may be
 //! stopped in the middle.
 
-use crate::budget::Budget;
 use crate::others;
 use crate::peer::Conn;
 use crate::state;
@@ -14,8 +13,8 @@ use crate::wait::Deadline;
 use bypath_sys::{clock, process};
 use std::sync::atomic::Ordering::*;
 
-/// So long is waited for what was told, all connections of a process together.
-static WAITS: Budget = Budget::new(2_000_000_000);
+/// So long is waited for what was told, by all connections with one process together: others do not pay for it.
+pub const PATIENCE_NS: u64 = 2_000_000_000;
 /// And for one at least.
 const LEAST_NS: u64 = 1_000_000;
 
@@ -83,16 +82,16 @@ impl Lack {
 
     /// When to look again at the latest, before `until`, as so many octets are there; `None`: others are not, and were waited for.
     #[inline]
-    pub fn bound(&mut self, s: &Sock, seen: u64, until: Deadline) -> Option<Deadline> {
+    pub fn bound(&mut self, s: &Sock, conn: &Conn, seen: u64, until: Deadline) -> Option<Deadline> {
         if s.promised.load(Relaxed) == 0 {
             self.0 = 0;
             return Some(until);
         }
-        self.bound_of_promise(s, seen, until)
+        self.bound_of_promise(s, conn, seen, until)
     }
 
     #[cold]
-    fn bound_of_promise(&mut self, s: &Sock, seen: u64, until: Deadline) -> Option<Deadline> {
+    fn bound_of_promise(&mut self, s: &Sock, conn: &Conn, seen: u64, until: Deadline) -> Option<Deadline> {
         if !is_open(s, seen) {
             self.0 = 0;
             return Some(until);
@@ -101,9 +100,9 @@ impl Lack {
         if self.0 == 0 {
             self.0 = now;
         }
-        let left = WAITS.left().max(LEAST_NS).saturating_sub(now.saturating_sub(self.0));
+        let left = conn.peer.patience.left().max(LEAST_NS).saturating_sub(now.saturating_sub(self.0));
         if left == 0 {
-            WAITS.spend(self.0);
+            conn.peer.patience.spend(self.0);
             return None;
         }
         Some(until.or_after(left))

@@ -169,7 +169,7 @@ fn take(
             }
             Ok(Readable::Ring { head, available }) if available > 0 => {
                 let mut n = available.min((want - done) as u64) as usize;
-                if lost > FEW_LOST && !peek {
+                if lost > FEW_LOST {
                     // Less takes less time.
                     n = (n >> (lost - FEW_LOST).min(20)).max(1);
                 }
@@ -186,6 +186,7 @@ fn take(
                     if n >= target || nonblocking || n == want || available as usize >= want || ended || late
                     {
                         if conn.inc().h.head.load(Acquire) != head.raw() {
+                            loses(&mut lost, s, conn);
                             continue;
                         }
                         promised::told(s, conn, before, n as u64);
@@ -196,10 +197,7 @@ fn take(
                 } else {
                     fault::point("copied-out");
                     if !inc.commit(head, n as u64) {
-                        lost += 1;
-                        if lost > MOST_LOST && promised::is_doubted(s, conn) {
-                            switch::poison(s, conn);
-                        }
+                        loses(&mut lost, s, conn);
                         continue;
                     }
                     fault::point("committed");
@@ -453,7 +451,7 @@ fn take(
             continue;
         }
         let until = doubt.bound(ends);
-        let Some(until) = lack.bound(s, shown, until) else {
+        let Some(until) = lack.bound(s, conn, shown, until) else {
             // Taken away by who wrote it, or never there.
             switch::poison(s, conn);
             return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
@@ -505,6 +503,15 @@ fn take(
                 }
             }
         }
+    }
+}
+
+/// Others have read what a call was about to, or say so.
+#[cold]
+fn loses(lost: &mut u32, s: &'static Sock, conn: &'static Conn) {
+    *lost += 1;
+    if *lost > MOST_LOST && promised::is_doubted(s, conn) {
+        switch::poison(s, conn);
     }
 }
 
