@@ -81,6 +81,8 @@ pub struct Peer {
     given: AtomicU32,
     /// How long its octets are waited for that were told to be there: see `promised`.
     pub patience: Budget,
+    /// And how long sends wait for room in its rings.
+    pub patience_for_room: Budget,
     /// The process (its token) whose pair it is: forked children inherit mappings, and cannot receive bells.
     owner: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl Default for Peer {
             connections: AtomicU32::new(0),
             given: AtomicU32::new(0),
             patience: Budget::new(PATIENCE_NS),
+            patience_for_room: Budget::new(PATIENCE_NS),
             owner: AtomicU64::new(0),
         }
     }
@@ -556,6 +559,7 @@ pub fn add_service(
     peer.connections.store(0, Relaxed);
     peer.given.store(0, Relaxed);
     peer.patience.renew();
+    peer.patience_for_room.renew();
     peer.shared.store(false, Relaxed);
     UNSHARED.store(true, Relaxed);
     UNLEFT.store(true, Relaxed);

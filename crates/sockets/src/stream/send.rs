@@ -16,7 +16,7 @@ use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, process, sock, thread};
+use bypath_sys::{Errno, clock, process, sock, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Send on `fd`. `rest_since`: bytes of the program's call were
@@ -104,7 +104,7 @@ fn give(
     let mut nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let mut timeout = end.sndtimeo.load(Relaxed);
     let mut deadline = None;
-    let mut no_room = NoRoom(None);
+    let mut no_room = NoRoom(0);
     let mut doubt = Doubt::new();
     let mut done = 0usize;
     switch::attend();
@@ -373,18 +373,24 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     }
 }
 
-/// How long one call waits for room in the ring of a peer of another user, who may say for ever that it reads, or read octet by octet: then the carrier has some.
-const LONGEST_FULL_NS: u64 = 2_000_000_000;
-
-/// Until when a call waits for room in a ring.
+/// Since when a call waits for room in a ring (ns), 0 = it does not. A peer of another user may say for ever that it reads, or read octet by octet: it is
+/// waited for as long as for what was told of it ([`promised`]), and then the carrier has room.
 #[derive(Debug)]
-struct NoRoom(Option<Deadline>);
+struct NoRoom(u64);
 
 impl NoRoom {
     #[cold]
     fn is_over(&mut self, s: &Sock, conn: &Conn) -> bool {
-        let by = *self.0.get_or_insert_with(|| Deadline::after(LONGEST_FULL_NS));
-        by.left() == Some(0) && promised::is_doubted(s, conn)
+        let now = clock::monotonic_ns();
+        if self.0 == 0 {
+            self.0 = now;
+        }
+        let patience = conn.peer.patience_for_room.left().max(wait::FULL_NS);
+        let is_over = now.saturating_sub(self.0) >= patience && promised::is_doubted(s, conn);
+        if is_over {
+            conn.peer.patience_for_room.spend(std::mem::take(&mut self.0));
+        }
+        is_over
     }
 }
 
@@ -392,7 +398,7 @@ impl NoRoom {
 /// other, or one thread holds both ends, nobody may be reading at all: the while is short. Where the carrier's room was
 /// of no more use than the ring's so far, or the reader may be waiting for a processor, it is long.
 fn stays_full(s: &Sock, conn: &Conn, progress: u64, blocking: bool) -> bool {
-    let now = bypath_sys::clock::monotonic_ns();
+    let now = clock::monotonic_ns();
     if s.full_progress.load(Relaxed) != progress || s.full_since.load(Relaxed) == 0 {
         s.full_progress.store(progress, Relaxed);
         s.full_since.store(now, Relaxed);
