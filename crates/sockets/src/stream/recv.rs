@@ -136,7 +136,10 @@ fn take(
     };
     let mut target = enough();
     if target > 1 && (peek || flags & libc::MSG_WAITALL == 0) && target as u64 > size / 2 {
-        switch::recall_incoming(s, conn, Reason::RecalledWatermark);
+        // Who was asked before, and has not been in a call since, answers before it says anything else.
+        if inc.ra.ask.load(Relaxed) & ask::RECALL == 0 || !nonblocking {
+            switch::recall_incoming(s, conn, Reason::RecalledWatermark);
+        }
     }
     let mut timeout = end.rcvtimeo.load(Relaxed);
     let mut deadline = None;
