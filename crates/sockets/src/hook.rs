@@ -22,8 +22,8 @@ use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;
 pub use crate::verdict::{Cold, Verdict};
 use crate::{
-    carrier, connects, epoll, flush, fork, heir, life, log, options, peer, poll, ready, sealed, service,
-    signals, state, stream, switch, thread, uring,
+    carrier, connects, epoll, flush, fork, heir, life, log, options, peer, poll, promised, ready, sealed,
+    service, signals, state, stream, switch, thread, uring,
 };
 pub use bypath_shm::datagram as record;
 pub use bypath_shm::reason::Reason;
@@ -233,6 +233,9 @@ pub fn recall(fd: i32, reason: Reason, forever: bool) {
         // Bytes move that only the kernel can count.
         s.set(flag::UNCOUNTED);
     }
+    if reason == Reason::RecalledSplice || reason == Reason::RecalledStdio {
+        promised::forget(s);
+    }
     let uncountable = reason == Reason::RecalledSplice && !carrier::is_counted(s);
     switch::recall_both(s, reason, forever || uncountable);
     if reason == Reason::RecalledStdio && !s.has(flag::USED) && is_open(s) {
@@ -270,6 +273,7 @@ pub fn recall_for_splice(fd: i32, sending: bool) {
     let Some(s) = table::sock(fd) else { return udp::keep(fd, Reason::RecalledSplice) };
     // Bytes move that only the kernel can count.
     s.set(flag::UNCOUNTED);
+    promised::forget(s);
     if !carrier::is_counted(s) {
         return switch::recall_both(s, Reason::RecalledSplice, true);
     }
@@ -436,6 +440,9 @@ pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
         && let Some(s) = table::sock(fd)
     {
         let reason = if name == libc::TCP_ULP { Reason::RecalledUlp } else { Reason::RecalledOption };
+        if options::receives(level, name) {
+            promised::forget(s);
+        }
         switch::recall_both(s, reason, true);
     }
     if let Some(s) = table::sock(fd) {

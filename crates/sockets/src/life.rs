@@ -664,6 +664,8 @@ pub fn exec_begin(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
             && let Some(call) = Call::enter()
         {
             flush::empty_ring(s, conn, Reason::RecalledExec, &call);
+            // What is sent to whom is gone then has the kernel's answer. There may be no exec.
+            switch::ask_back(s, conn, Reason::RecalledExec);
         }
     });
     leaving::tell(state, |s| deed.as_ref().is_some_and(|d| d.is_about(s)));

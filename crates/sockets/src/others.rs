@@ -53,13 +53,13 @@ pub fn admit(channel: i32) -> Result<()> {
     Ok(())
 }
 
-/// In a forked child: who rang is the parent's, and does not know it.
+/// In a forked child: who rang is the parent's, and does not know it. It makes its own when it first rings: most children never do, and one that has it needs
+/// 30 ms more to end, or to execute a program, as the kernel waits then for what it might still do.
 pub fn enter_child() {
     let Some(parents) = RINGER.get() else { return };
     parents.forget();
-    let own = Ringer::above(state::floor()).and_then(region::leak);
-    RINGER.set(own.ok());
-    TRIED.store(clock::monotonic_ns(), Relaxed);
+    RINGER.set(None);
+    TRIED.store(0, Relaxed);
 }
 
 /// Who rings; one that could not be made is tried again, now and then.

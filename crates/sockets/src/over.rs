@@ -71,26 +71,29 @@ type Seen = Result<Readable, Poisoned>;
 
 /// Without the octets that came too late.
 #[inline]
-pub fn without_late(s: &Sock, conn: &Conn, seen: Seen) -> Seen {
-    if s.has(SIGNS) { bounded(s, conn, seen) } else { seen }
+pub fn without_late(s: &Sock, conn: &Conn, mut seen: Seen) -> Seen {
+    if s.has(SIGNS) {
+        bound(s, conn, &mut seen);
+    }
+    seen
 }
 
+/// The same in place, where there are [`SIGNS`].
 #[cold]
-fn bounded(s: &Sock, conn: &Conn, seen: Seen) -> Seen {
-    match seen {
-        Ok(Readable::Ring { head, .. }) if s.has(flag::EMPTIED) => Ok(Readable::Ring { head, available: 0 }),
-        Ok(Readable::Ring { head, available }) if is_over(s) => {
-            // What was seen may be of an earlier look: the end is where it is now.
-            if !s.last.is_known() {
-                match conn.inc().readable(conn.rx.size()) {
-                    Ok(Readable::Ring { head, available }) => s.last.of(head.position(), available),
-                    other => return other,
-                };
-            }
-            let available = s.last.of(head.position(), available);
-            Ok(Readable::Ring { head, available })
+#[inline(never)]
+pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
+    let Ok(Readable::Ring { head, available }) = seen else { return };
+    if s.has(flag::EMPTIED) {
+        *available = 0;
+    } else if is_over(s) {
+        // What was seen may be of an earlier look: the end is where it is now.
+        if !s.last.is_known() {
+            match conn.inc().readable(conn.rx.size()) {
+                Ok(Readable::Ring { head, available }) => s.last.of(head.position(), available),
+                other => return *seen = other,
+            };
         }
-        seen => seen,
+        *available = s.last.of(head.position(), *available);
     }
 }
 
@@ -106,11 +109,23 @@ pub fn of_those_behind(s: &Sock, head: Head, waiting: u64) -> u64 {
     }
 }
 
-/// `n` octets of the ring were read at `head`.
+/// `n` octets of the ring were read at `head`: how far it was read is remembered where that may be over, and whether it is shows otherwise
+/// only once there are none.
 #[inline]
-pub fn took(s: &Sock, head: Head, n: u64) {
+pub fn took(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u64) {
+    if s.has(SIGNS) || others::any() {
+        note(call, s, conn, head, n);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn note(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u64) {
     if s.has(SIGNS) {
         s.last.took(position::onward(head.position(), n));
+    }
+    if others::any() && wait::peer_check_due(s, LOOK_US) {
+        look_at_carrier(call, s, conn);
     }
 }
 
@@ -139,15 +154,6 @@ pub fn end(s: &Sock) {
     s.set(flag::EMPTIED);
 }
 
-/// Octets came from the ring: whether the connection is over otherwise shows only once there are none.
-#[inline]
-pub fn look(call: &Call, s: &'static Sock, conn: &'static Conn) {
-    if others::any() && wait::peer_check_due(s, LOOK_US) {
-        look_at_carrier(call, s, conn);
-    }
-}
-
-#[cold]
 fn look_at_carrier(call: &Call, s: &'static Sock, conn: &'static Conn) {
     if s.has(flag::NO_READ) {
         // To poll it looks as if the other end were gone in any case.

@@ -5,10 +5,11 @@
 //! told to be there gives it some time, and then the connection is reset. Between programs of one user nothing of this is done: one of them may be
 //! stopped in the middle.
 
+use crate::life;
 use crate::others;
 use crate::peer::Conn;
 use crate::state;
-use crate::table::{Sock, flag};
+use crate::table::{self, Sock, flag};
 use crate::wait::Deadline;
 use bypath_sys::{clock, process};
 use std::sync::atomic::Ordering::*;
@@ -26,19 +27,22 @@ pub fn before(s: &Sock) -> u64 {
 
 /// The program is told that so many octets are there, as was seen after [`before`].
 #[inline]
-pub fn told(s: &Sock, conn: &Conn, before: u64, octets: u64) {
+pub fn told(s: &'static Sock, conn: &Conn, before: u64, octets: u64) {
     if others::any() {
         note(s, conn, before, octets);
     }
 }
 
 #[cold]
-fn note(s: &Sock, conn: &Conn, before: u64, octets: u64) {
+fn note(s: &'static Sock, conn: &Conn, before: u64, octets: u64) {
     if !is_doubted(s, conn) || !is_alone(s) {
         return;
     }
     // Never 0, which is none.
     let told = before.wrapping_add(octets).max(1);
+    if s.promised_at.swap(table::forks(), Relaxed) != table::forks() {
+        forget(s);
+    }
     let more = |last: u64| (last == 0 || told.wrapping_sub(last) < 1 << 63).then_some(told);
     let _ = s.promised.fetch_update(Relaxed, Relaxed, more);
 }
@@ -48,7 +52,7 @@ pub fn is_doubted(s: &Sock, conn: &Conn) -> bool {
     s.served().is_none() && !conn.peer.is_of(process::euid())
 }
 
-/// The kernel is to receive what was told, and tells itself what it has.
+/// The kernel is to receive what was told, past all counts.
 pub fn forget(s: &Sock) {
     s.promised.store(0, Relaxed);
 }
@@ -61,14 +65,17 @@ fn read(s: &Sock) -> u64 {
 }
 
 /// Whether something was told to be there beyond what is seen, and nobody has read it. What other processes take past their rings nobody counts.
-fn is_open(s: &Sock, seen: u64) -> bool {
+fn is_open(s: &'static Sock, seen: u64) -> bool {
     let promised = s.promised.load(Relaxed);
-    promised != 0 && (read(s).wrapping_add(seen).wrapping_sub(promised) as i64) < 0 && is_alone(s)
+    promised != 0
+        && (read(s).wrapping_add(seen).wrapping_sub(promised) as i64) < 0
+        && s.promised_at.load(Relaxed) == table::forks()
+        && is_alone(s)
 }
 
-/// Whether nobody else takes octets, who counts otherwise or not at all.
-fn is_alone(s: &Sock) -> bool {
-    !s.has(flag::HANDED_OVER | flag::SPREAD) && state::get().is_some_and(|state| s.is_sole_holder(state))
+/// Whether nobody else takes octets, who counts otherwise or not at all; nor has, who was forked since.
+fn is_alone(s: &'static Sock) -> bool {
+    !s.has(flag::HANDED_OVER | flag::SPREAD) && state::get().is_some_and(|state| life::holds_alone(s, state))
 }
 
 /// Of a receive that waits: since when it waits for what was told to be there (ns), 0 = it does not.
@@ -82,7 +89,7 @@ impl Lack {
 
     /// When to look again at the latest, before `until`, as so many octets are there; `None`: others are not, and were waited for.
     #[inline]
-    pub fn bound(&mut self, s: &Sock, conn: &Conn, seen: u64, until: Deadline) -> Option<Deadline> {
+    pub fn bound(&mut self, s: &'static Sock, conn: &Conn, seen: u64, until: Deadline) -> Option<Deadline> {
         if s.promised.load(Relaxed) == 0 {
             self.0 = 0;
             return Some(until);
@@ -91,7 +98,13 @@ impl Lack {
     }
 
     #[cold]
-    fn bound_of_promise(&mut self, s: &Sock, conn: &Conn, seen: u64, until: Deadline) -> Option<Deadline> {
+    fn bound_of_promise(
+        &mut self,
+        s: &'static Sock,
+        conn: &Conn,
+        seen: u64,
+        until: Deadline,
+    ) -> Option<Deadline> {
         if !is_open(s, seen) {
             self.0 = 0;
             return Some(until);

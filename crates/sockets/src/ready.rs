@@ -103,7 +103,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
         }
         total = ring as usize + carrier;
         if ring > 0 {
-            promised::told(s, conn, before, total as u64);
+            promised::told(s, conn, before, there + carrier as u64);
         }
         let patiently = look >= UNREAD_LOOKS.0;
         if !under_way || patiently && carrier > 0 {

@@ -4,7 +4,6 @@
 use crate::carrier::{self, Course};
 use crate::config::LogLevel;
 use crate::peer::Conn;
-use crate::promised;
 use crate::state;
 use crate::table::{Sock, UNPUBLISHED, flag};
 use crate::thread::Call;
@@ -326,7 +325,6 @@ pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
 
 /// The same for one of several, all of which were asked.
 pub fn recall_incoming_within(s: &'static Sock, conn: &'static Conn, reason: Reason, patience: &Patience) {
-    promised::forget(s);
     conn.inc().withdraw_consent();
     let late_bytes = carrier::of(s).shutdown_is_gentle();
     let is_back = || {

@@ -146,6 +146,8 @@ pub struct Sock {
     pub last: crate::over::Last,
     /// How many octets will have been read when those are that were told to be there; 0: none were. See `promised`.
     pub promised: AtomicU64,
+    /// After how many forks of this process.
+    pub promised_at: AtomicU32,
     /// How often those look that no ring wakes.
     pub unwoken: crate::unwoken::Pace,
     /// How fast it is on either path.
@@ -382,6 +384,12 @@ pub fn sock(fd: i32) -> Option<&'static Sock> {
         e if e & (EPOLL | SERVED | DATAGRAMS | UDP) != 0 => None,
         e => SOCKS.get(e as usize - 1),
     }
+}
+
+/// Forks of this process, and of those that it comes from.
+#[inline]
+pub fn forks() -> u32 {
+    FORKS.load(Relaxed)
 }
 
 /// Whether another process may have the family region: children, or whose child this is.

@@ -148,7 +148,7 @@ fn take(
     let mut patience = PATIENCE;
     // The time is over, or a signal came: what a MSG_PEEK with MSG_WAITALL finds now is its answer.
     let mut late = false;
-    let looks = Pace::new();
+    let mut looks = None;
     let mut lack = Lack::new();
     let mut lost = 0;
     switch::attend();
@@ -164,7 +164,10 @@ fn take(
     loop {
         let mut check_carrier = false;
         let before = if peek { promised::before(s) } else { 0 };
-        let seen = over::without_late(s, conn, readable(call, s, conn, (want - done) as u64));
+        let mut seen = readable(call, s, conn, (want - done) as u64);
+        if s.has(over::SIGNS) {
+            over::bound(s, conn, &mut seen);
+        }
         match seen {
             Err(_) => {
                 switch::poison(s, conn);
@@ -206,8 +209,7 @@ fn take(
                     fault::point("committed");
                     lost = 0;
                     received(call, s, conn, head, n);
-                    over::took(s, head, n as u64);
-                    over::look(call, s, conn);
+                    over::took(call, s, conn, head, n as u64);
                     done += n;
                     if done >= target || done == want {
                         return Ok(done);
@@ -264,7 +266,7 @@ fn take(
                             }
                             done -= n;
                             let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-                            let pause = looks.next(shown as u64, BEHIND_NS);
+                            let pause = looks.get_or_insert_with(Pace::new).next(shown as u64, BEHIND_NS);
                             let wait = || wait_behind_carrier(call, s, ends, pause);
                             let (goes, now) = staying.sleep(call, s, fd, wait);
                             fd = now.ok_or(Errno::BADF)?;
@@ -282,6 +284,8 @@ fn take(
                     }
                     Err(Errno::AGAIN) => {
                         if switch::try_drained(s, conn, head) {
+                            // Once, if it does not lie.
+                            loses(&mut lost, s, conn);
                             continue;
                         }
                     }
@@ -321,7 +325,8 @@ fn take(
                             late = carrier::of(s).has_mark_within(s, want - done);
                             if !late {
                                 let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-                                let pause = looks.next((done + n) as u64, BEHIND_NS);
+                                let pause =
+                                    looks.get_or_insert_with(Pace::new).next((done + n) as u64, BEHIND_NS);
                                 let wait = || wait_behind_carrier(call, s, ends, pause);
                                 let (goes, now) = staying.sleep(call, s, fd, wait);
                                 fd = now.ok_or(Errno::BADF)?;
@@ -447,7 +452,7 @@ fn take(
         };
         if shown > 0 && peek && s.has(flag::FOREIGN_BYTES) {
             // The carrier has some, too, which the kernel would tell of at once.
-            let pause = looks.next(shown, BEHIND_NS);
+            let pause = looks.get_or_insert_with(Pace::new).next(shown, BEHIND_NS);
             let (goes, now) = staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends, pause));
             fd = now.ok_or(Errno::BADF)?;
             late = !goes;
@@ -509,7 +514,7 @@ fn take(
     }
 }
 
-/// Others have read what a call was about to, or say so.
+/// Something was not what it looked like, as others have read what a call was about to, or say so.
 #[cold]
 fn loses(lost: &mut u32, s: &'static Sock, conn: &'static Conn) {
     *lost += 1;
@@ -623,8 +628,8 @@ fn pace(call: &Call, available: u64) {
 #[inline]
 pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
     let end = s.end();
-    if others::any() {
-        // What was promised is told by it.
+    if others::any() || table::has_relatives() {
+        // What is promised is told by it, and others may count beside this process.
         end.r.ring_bytes.fetch_add(n as u64, Relaxed);
     } else {
         end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
