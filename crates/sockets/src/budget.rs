@@ -19,11 +19,6 @@ impl Budget {
         Budget { most: most_ns, whole_at: AtomicU64::new(0) }
     }
 
-    /// All of it is there again.
-    pub fn renew(&self) {
-        self.whole_at.store(0, Relaxed);
-    }
-
     /// What is left of it (ns).
     pub fn left(&self) -> u64 {
         self.left_at(clock::monotonic_ns())

@@ -273,7 +273,9 @@ pub fn recall_for_splice(fd: i32, sending: bool) {
     let Some(s) = table::sock(fd) else { return udp::keep(fd, Reason::RecalledSplice) };
     // Bytes move that only the kernel can count.
     s.set(flag::UNCOUNTED);
-    promised::forget(s);
+    if !sending {
+        promised::forget(s);
+    }
     if !carrier::is_counted(s) {
         return switch::recall_both(s, Reason::RecalledSplice, true);
     }

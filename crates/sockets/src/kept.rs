@@ -5,6 +5,7 @@
 //! aside before the kernel hears of the shutdown, and are read from here first. Processes forked later share them.
 
 use crate::carrier;
+use crate::over;
 use crate::peer::Conn;
 use crate::state;
 use crate::stream;
@@ -87,7 +88,7 @@ pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
             Ok(Readable::Ring { available: 0, .. }) | Err(_) => return,
             Ok(Readable::Ring { head, available }) => {
                 let Some((ring, at, room)) = room(s) else { return };
-                let n = available.min(room);
+                let n = over::of_those_behind(s, head, available).min(room);
                 if n == 0 || ring.back(at, at + n).is_err() {
                     return;
                 }
@@ -96,6 +97,7 @@ pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
                 if took {
                     s.end().r.kept.store(at + n, Release);
                     stream::received(call, s, conn, head, n as usize);
+                    over::took(call, s, conn, head, n);
                 }
                 (took, true)
             }

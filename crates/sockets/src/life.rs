@@ -548,6 +548,7 @@ pub fn shutdown_begin(fd: i32, how: i32) {
     } else if how == libc::SHUT_RD {
         switch::recall_incoming(s, conn, Reason::RecalledShutdown);
     }
+    over::seen(s, conn);
     // The kernel wakes whoever waits on the socket, which is an edge of what is ready.
     epoll::is_enough(s);
 }

@@ -135,13 +135,26 @@ fn is_over(s: &Sock) -> bool {
     s.has(end | flag::SEALED)
 }
 
+/// The end, an error, or a shutdown both ways of this process was seen: what stands in the ring now is the last, on whichever path.
+pub fn seen(s: &Sock, conn: &Conn) {
+    if is_over(s) && !s.last.is_known() {
+        let head = Head::from_raw(conn.inc().h.head.load(Acquire));
+        s.last.of(head.position(), behind(conn, head));
+    }
+}
+
+/// Octets of the ring that are not read, whose way to the reader may be the carrier.
+fn behind(conn: &Conn, head: Head) -> u64 {
+    let behind = position::distance(head.position(), conn.inc().t.tail.load(Acquire));
+    if behind <= conn.rx.size() { behind } else { 0 }
+}
+
 /// Nothing more is read of the ring than stands there now, in which the incoming direction was asked back. Returns whether that is nothing.
 /// `strictly`: nor what its writer is sending again by the carrier, even if it cannot send all of it.
 pub fn seal(s: &'static Sock, conn: &'static Conn, strictly: bool) -> bool {
-    let inc = conn.inc();
-    let head = Head::from_raw(inc.h.head.load(Acquire));
-    let behind = position::distance(head.position(), inc.t.tail.load(Acquire));
-    let is_left = behind > 0 && behind <= conn.rx.size() && !(strictly && head.path() == Path::Kernel);
+    let head = Head::from_raw(conn.inc().h.head.load(Acquire));
+    let behind = behind(conn, head);
+    let is_left = behind > 0 && !(strictly && head.path() == Path::Kernel);
     if is_left {
         s.last.of(head.position(), behind);
     }
@@ -166,6 +179,7 @@ fn look_at_carrier(call: &Call, s: &'static Sock, conn: &'static Conn) {
     if ended {
         switch::peer_ended(s, conn, reset, call);
         s.set(flag::PEER_GONE);
+        seen(s, conn);
     }
 }
 

@@ -11,8 +11,6 @@ use record::{ArenaRecord, ConnSlot};
 use shares::Who;
 pub use shares::{Kept, Share};
 
-use crate::budget::Budget;
-use crate::promised::PATIENCE_NS;
 use crate::rendezvous::errno_reason;
 use crate::thread::Record;
 use crate::{numbers, others, state};
@@ -79,10 +77,6 @@ pub struct Peer {
     pub connections: AtomicU32,
     /// Slots that it has given us, as often as it did.
     given: AtomicU32,
-    /// How long its octets are waited for that were told to be there: see `promised`.
-    pub patience: Budget,
-    /// And how long sends wait for room in its rings.
-    pub patience_for_room: Budget,
     /// The process (its token) whose pair it is: forked children inherit mappings, and cannot receive bells.
     owner: AtomicU64,
 }
@@ -109,8 +103,6 @@ impl Default for Peer {
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
             connections: AtomicU32::new(0),
             given: AtomicU32::new(0),
-            patience: Budget::new(PATIENCE_NS),
-            patience_for_room: Budget::new(PATIENCE_NS),
             owner: AtomicU64::new(0),
         }
     }
@@ -333,9 +325,9 @@ impl Peer {
         }
     }
 
-    /// Whether it was a process of this user when the pair was begun.
-    pub fn is_of(&self, user: u32) -> bool {
-        self.user.load(Relaxed) == user
+    /// Whose process it was when the pair was begun.
+    pub fn user(&self) -> u32 {
+        self.user.load(Relaxed)
     }
 
     /// Whether the socket leads to the process of this pair. Its user may be another one by now.
@@ -558,8 +550,6 @@ pub fn add_service(
     peer.left.store(false, Relaxed);
     peer.connections.store(0, Relaxed);
     peer.given.store(0, Relaxed);
-    peer.patience.renew();
-    peer.patience_for_room.renew();
     peer.shared.store(false, Relaxed);
     UNSHARED.store(true, Relaxed);
     UNLEFT.store(true, Relaxed);

@@ -5,6 +5,7 @@
 //! told to be there gives it some time, and then the connection is reset. Between programs of one user nothing of this is done: one of them may be
 //! stopped in the middle.
 
+use crate::budget::Budget;
 use crate::life;
 use crate::others;
 use crate::peer::Conn;
@@ -12,12 +13,42 @@ use crate::state;
 use crate::table::{self, Sock, flag};
 use crate::wait::Deadline;
 use bypath_sys::{clock, process};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// So long is waited for what was told, by all connections with one process together: others do not pay for it.
-pub const PATIENCE_NS: u64 = 2_000_000_000;
+/// So long is waited for what was told, by all connections with processes of one user together, who can end each other: others do not pay for it.
+const PATIENCE_NS: u64 = 2_000_000_000;
 /// And for one at least.
 const LEAST_NS: u64 = 1_000_000;
+
+/// What this process has with one user.
+#[derive(Debug)]
+pub struct Patience {
+    /// Plus one; 0: nobody's yet.
+    user: AtomicU64,
+    /// For octets that were told to be there.
+    octets: Budget,
+    /// For room in rings.
+    pub room: Budget,
+}
+
+/// Those beyond share some.
+const USERS: usize = 16;
+static PATIENCE: [Patience; USERS] = [const {
+    Patience { user: AtomicU64::new(0), octets: Budget::new(PATIENCE_NS), room: Budget::new(PATIENCE_NS) }
+}; USERS];
+
+/// Of whoever is at the other end.
+pub fn patience(conn: &Conn) -> &'static Patience {
+    let user = u64::from(conn.peer.user()) + 1;
+    let is_his = |of: &&Patience| {
+        of.user.load(Relaxed) == user
+            || of
+                .user
+                .compare_exchange(0, user, Relaxed, Relaxed)
+                .map_or_else(|other| other == user, |_| true)
+    };
+    PATIENCE.iter().find(is_his).unwrap_or(&PATIENCE[user as usize % USERS])
+}
 
 /// What was read of it, before a look at what is there: whatever others read after that look was there, and counts.
 #[inline]
@@ -49,7 +80,7 @@ fn note(s: &'static Sock, conn: &Conn, before: u64, octets: u64) {
 
 /// Whether the other end is a process of another user, but for a netstack service, which is trusted.
 pub fn is_doubted(s: &Sock, conn: &Conn) -> bool {
-    s.served().is_none() && !conn.peer.is_of(process::euid())
+    s.served().is_none() && conn.peer.user() != process::euid()
 }
 
 /// The kernel is to receive what was told, past all counts.
@@ -113,9 +144,9 @@ impl Lack {
         if self.0 == 0 {
             self.0 = now;
         }
-        let left = conn.peer.patience.left().max(LEAST_NS).saturating_sub(now.saturating_sub(self.0));
+        let left = patience(conn).octets.left().max(LEAST_NS).saturating_sub(now.saturating_sub(self.0));
         if left == 0 {
-            conn.peer.patience.spend(self.0);
+            patience(conn).octets.spend(self.0);
             return None;
         }
         Some(until.or_after(left))

@@ -48,7 +48,10 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
             }
             let queued = sock::inq(s.carrier());
             let is_ready = match queued {
-                Ok(0) => switch::try_drained(s, conn, head) && switch::unread(conn) >= need,
+                Ok(0) => {
+                    switch::try_drained(s, conn, head)
+                        && over::of_those_behind(s, head, switch::unread(conn)) >= need
+                }
                 // The kernel tells of these alone if they are enough; together with what follows them they may be.
                 Ok(queued) if need > 1 && queued as u64 + behind >= need => {
                     let before = conn.inc().wa.switch_k.load(Relaxed);

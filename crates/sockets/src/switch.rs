@@ -411,6 +411,7 @@ pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Cal
         return siblings::look_if_due(call);
     }
     s.set(flag::PEER_GONE);
+    over::seen(s, conn);
     flush::recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);
 }
 

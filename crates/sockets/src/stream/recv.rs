@@ -239,6 +239,7 @@ fn take(
                 match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
                     Ok(0) if want > done => {
                         s.set(flag::PEER_GONE);
+                        over::seen(s, conn);
                         if switch::try_drained(s, conn, head) {
                             continue;
                         }
@@ -294,6 +295,7 @@ fn take(
                     }
                     Err(e) => {
                         s.set(flag::PEER_GONE);
+                        over::seen(s, conn);
                         if done > 0 {
                             s.keep_error(e.raw_os_error());
                             return Ok(done);
@@ -421,7 +423,9 @@ fn take(
                     let r = carrier_recv(s, fd, buf, done, flags, control.as_deref_mut());
                     return match r {
                         Ok(n) => {
-                            from_kernel(call, s, n);
+                            if !peek {
+                                from_kernel(call, s, n);
+                            }
                             Ok(done + n)
                         }
                         Err(_) if done > 0 => Ok(done),
@@ -480,6 +484,7 @@ fn take(
                         let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
                         switch::peer_ended(s, conn, reset, call);
                         s.set(flag::PEER_GONE);
+                        over::seen(s, conn);
                     } else if events & libc::POLLIN != 0 {
                         s.set(flag::FOREIGN_BYTES);
                     }
@@ -729,6 +734,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
         },
         Ok(0) => {
             s.set(flag::PEER_GONE);
+            over::seen(s, conn);
             if let Some(call) = Call::enter() {
                 switch::peer_ended(s, conn, false, &call);
             }
@@ -748,6 +754,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
         Err(_) if cut::is_off(conn) => nothing_more(Ok(0)),
         Err(e) => {
             s.set(flag::PEER_GONE);
+            over::seen(s, conn);
             s.keep_error(e.raw_os_error());
             if let Some(call) = Call::enter() {
                 switch::peer_ended(s, conn, true, &call);

@@ -385,10 +385,11 @@ impl NoRoom {
         if self.0 == 0 {
             self.0 = now;
         }
-        let patience = conn.peer.patience_for_room.left().max(wait::FULL_NS);
-        let is_over = now.saturating_sub(self.0) >= patience && promised::is_doubted(s, conn);
+        let room = &promised::patience(conn).room;
+        let is_over =
+            now.saturating_sub(self.0) >= room.left().max(wait::FULL_NS) && promised::is_doubted(s, conn);
         if is_over {
-            conn.peer.patience_for_room.spend(std::mem::take(&mut self.0));
+            room.spend(std::mem::take(&mut self.0));
         }
         is_over
     }
