@@ -206,6 +206,8 @@ pub struct End {
     pub arena: AtomicU64,
     /// See `arena`.
     pub slot: AtomicU32,
+    /// Of a stream that is over, in its ring: how far it was read, and where it ends (positions, with the highest bit); 0 = not known.
+    pub last: [AtomicU64; 2],
 }
 
 /// The outgoing direction as its own family sees it.

@@ -624,7 +624,7 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
                 {
                     cut::off(s, conn, &call);
                 }
-                if s.has(flag::SPREAD) {
+                if s.has(flag::SPREAD) || deed.is_some_and(|d| d.is_about(s)) {
                     // Whoever has it may have the kernel do something to what comes.
                     over::seal(s, conn, false);
                 }

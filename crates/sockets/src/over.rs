@@ -7,8 +7,6 @@
 //! And a program may set an option by which the kernel does something to all octets that come: decrypts them, asks for a signature, filters them; or it gives
 //! the socket to another program, which may. The other end is asked for the carrier then, and takes what was not read back there before it says anything else: what it writes into the ring meanwhile is
 //! not read, and comes by the carrier, or it lies.
-//!
-//! Each process that has the connection finds out for itself how much is left.
 
 use crate::carrier::{self, Course};
 use crate::peer::Conn;
@@ -24,23 +22,21 @@ const LOOK_US: u64 = 100_000;
 /// Any of them: it may be over.
 pub const SIGNS: u32 = flag::PEER_GONE | flag::NO_READ | flag::SEALED | flag::EMPTIED;
 
-/// Where a stream ends in a ring, as this process has seen it. The other end may move the head back: nothing is read twice.
-#[derive(Debug, Default)]
-pub struct Last {
-    /// How far was read, and the end: positions, with [`Last::KNOWN`]; 0: not known.
-    read: AtomicU64,
-    end: AtomicU64,
+/// Where a stream ends in a ring, for all processes that have it. The other end may move the head back: nothing is read twice.
+struct Last<'a> {
+    /// How far was read, and the end: positions, with [`KNOWN`]; 0: not known.
+    read: &'a AtomicU64,
+    end: &'a AtomicU64,
 }
 
-impl Last {
-    const KNOWN: u64 = 1 << 63;
+const KNOWN: u64 = 1 << 63;
 
-    /// For a new socket.
-    pub fn reset(&self) {
-        self.read.store(0, Relaxed);
-        self.end.store(0, Relaxed);
-    }
+fn last(s: &Sock) -> Last<'_> {
+    let [read, end] = &s.end().last;
+    Last { read, end }
+}
 
+impl Last<'_> {
     fn is_known(&self) -> bool {
         self.end.load(Relaxed) != 0
     }
@@ -49,10 +45,10 @@ impl Last {
     fn of(&self, at: u64, available: u64) -> u64 {
         let end = position::onward(at, available);
         let known = |place: &AtomicU64, new: u64| {
-            let new = new | Self::KNOWN;
-            place.compare_exchange(0, new, Relaxed, Relaxed).map_or_else(|old| old, |_| new) & !Self::KNOWN
+            let new = new | KNOWN;
+            place.compare_exchange(0, new, Relaxed, Relaxed).map_or_else(|old| old, |_| new) & !KNOWN
         };
-        let (read, end) = (known(&self.read, at), known(&self.end, end));
+        let (read, end) = (known(self.read, at), known(self.end, end));
         let is_within = position::distance(read, at) <= position::distance(read, end);
         if is_within { available.min(position::distance(at, end)) } else { 0 }
     }
@@ -60,8 +56,8 @@ impl Last {
     /// It was read up to a position.
     fn took(&self, to: u64) {
         let later = |read: u64| {
-            let is_later = position::distance(read & !Self::KNOWN, to) < 1 << 61;
-            (read != 0 && is_later).then_some(to | Self::KNOWN)
+            let is_later = position::distance(read & !KNOWN, to) < 1 << 61;
+            (read != 0 && is_later).then_some(to | KNOWN)
         };
         let _ = self.read.fetch_update(Relaxed, Relaxed, later);
     }
@@ -87,13 +83,13 @@ pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
         *available = 0;
     } else if is_over(s) {
         // What was seen may be of an earlier look: the end is where it is now.
-        if !s.last.is_known() {
+        if !last(s).is_known() {
             match conn.inc().readable(conn.rx.size()) {
-                Ok(Readable::Ring { head, available }) => s.last.of(head.position(), available),
+                Ok(Readable::Ring { head, available }) => last(s).of(head.position(), available),
                 other => return *seen = other,
             };
         }
-        *available = s.last.of(head.position(), *available);
+        *available = last(s).of(head.position(), *available);
     }
 }
 
@@ -101,8 +97,8 @@ pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
 pub fn of_those_behind(s: &Sock, head: Head, waiting: u64) -> u64 {
     if s.has(flag::EMPTIED) {
         0
-    } else if is_over(s) && s.last.is_known() {
-        s.last.of(head.position(), waiting)
+    } else if is_over(s) && last(s).is_known() {
+        last(s).of(head.position(), waiting)
     } else {
         // Where it ends is seen where it is read.
         waiting
@@ -122,7 +118,7 @@ pub fn took(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u
 #[inline(never)]
 fn note(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u64) {
     if s.has(SIGNS) {
-        s.last.took(position::onward(head.position(), n));
+        last(s).took(position::onward(head.position(), n));
     }
     if others::any() && wait::peer_check_due(s, LOOK_US) {
         look_at_carrier(call, s, conn);
@@ -135,11 +131,18 @@ fn is_over(s: &Sock) -> bool {
     s.has(end | flag::SEALED)
 }
 
+/// The end is told, as nothing of the ring is left.
+pub fn told(s: &Sock) {
+    if !s.has(flag::NO_READ) || s.has(flag::SENT_FIN) {
+        end(s);
+    }
+}
+
 /// The end, an error, or a shutdown both ways of this process was seen: what stands in the ring now is the last, on whichever path.
 pub fn seen(s: &Sock, conn: &Conn) {
-    if is_over(s) && !s.last.is_known() {
+    if is_over(s) && !last(s).is_known() {
         let head = Head::from_raw(conn.inc().h.head.load(Acquire));
-        s.last.of(head.position(), behind(conn, head));
+        last(s).of(head.position(), behind(conn, head));
     }
 }
 
@@ -156,13 +159,13 @@ pub fn seal(s: &'static Sock, conn: &'static Conn, strictly: bool) -> bool {
     let behind = behind(conn, head);
     let is_left = behind > 0 && !(strictly && head.path() == Path::Kernel);
     if is_left {
-        s.last.of(head.position(), behind);
+        last(s).of(head.position(), behind);
     }
     s.set(if is_left { flag::SEALED } else { flag::EMPTIED });
     !is_left
 }
 
-/// Nothing more of the ring is read: its other end lies.
+/// Nothing more of the ring is read: its other end lies, or the end was told.
 pub fn end(s: &Sock) {
     s.set(flag::EMPTIED);
 }
@@ -192,7 +195,8 @@ mod tests {
         // Positions have 62 bits.
         for begin in [0, 7, (1 << 62) - 3] {
             let at = |n| position::onward(begin, n);
-            let last = Last::default();
+            let places = [AtomicU64::new(0), AtomicU64::new(0)];
+            let last = Last { read: &places[0], end: &places[1] };
             last.took(at(5));
             assert_eq!(last.of(begin, 10), 10, "nothing was known");
             assert_eq!(last.of(begin, 500), 10);
@@ -203,14 +207,15 @@ mod tests {
             assert_eq!((last.of(at(2), 100), last.of(begin, 4)), (0, 0), "it is read twice");
             last.took(at(10));
             assert_eq!((last.of(at(10), 1), last.of(at(11), 1), last.of(at(9), 1)), (0, 0, 0));
-            last.reset();
+            places.iter().for_each(|place| place.store(0, Relaxed));
             assert_eq!(last.of(at(9), 1), 1);
         }
     }
 
     #[test]
     fn where_nothing_is_nothing_comes() {
-        let last = Last::default();
+        let places = [AtomicU64::new(0), AtomicU64::new(0)];
+        let last = Last { read: &places[0], end: &places[1] };
         assert_eq!([last.of(3, 0), last.of(3, 9), last.of(2, 9), last.of(1 << 61, 9)], [0; 4]);
     }
 }

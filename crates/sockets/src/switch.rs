@@ -80,7 +80,7 @@ pub fn consent(s: &'static Sock, conn: &'static Conn) {
 fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     let end = s.end();
     let Some(state) = state::get() else { return };
-    if s.has(flag::STAYS | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
+    if s.has(flag::STAYS | over::SIGNS | flag::FOREIGN_BYTES)
         || state::hindrance().is_some()
         || leaving::is_under_way()
         || s.is_inherited()

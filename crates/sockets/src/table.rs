@@ -68,7 +68,7 @@ pub mod flag {
     /// Nothing of its ring is any more.
     pub const EMPTIED: u32 = 131_072;
     /// Any of the reasons for which nothing is upgraded.
-    pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD | SEALED | EMPTIED;
+    pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
 }
 
 /// The part of a followed socket that is private to a process (copied at fork).
@@ -142,8 +142,6 @@ pub struct Sock {
     pub kept: StaticCell<Ring>,
     /// Calls that sleep on it while its descriptors are closed, see `stay`.
     pub stays: Stays,
-    /// Where a stream that is over ends in the ring.
-    pub last: crate::over::Last,
     /// How many octets will have been read when those are that were told to be there; 0: none were. See `promised`.
     pub promised: AtomicU64,
     /// After how many forks of this process.
@@ -544,7 +542,6 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.served.store(0, Relaxed);
     sock.guard.reset();
     sock.unwoken.reset();
-    sock.last.reset();
     end.generation.fetch_add(1, Relaxed);
     end.fd.store(fd, Relaxed);
     end.reason.store(Reason::None as u16, Relaxed);
@@ -559,6 +556,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     end.wish.store(0, Relaxed);
     end.service.set("");
     end.arena.store(0, Relaxed);
+    end.last.iter().for_each(|place| place.store(0, Relaxed));
     let local = if kind == Kind::Local { flag::LOCAL } else { 0 };
     end.flags.store(local | if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
     end.rcvlowat.store(1, Relaxed);

@@ -60,7 +60,7 @@ fn taken(s: &'static Sock) {
 /// Whatever kept the connection on the kernel and may have passed is forgotten, and so is what earlier recalls cost.
 fn upgrade(s: &'static Sock) {
     let reason = s.end().reason();
-    if s.has((flag::HANDED_OVER | flag::STAYS) & !flag::FOR_GOOD) {
+    if s.has(flag::HANDED_OVER | flag::STANDARD | flag::SPREAD | flag::SEALED | flag::EMPTIED) {
         return;
     }
     if s.has(flag::FOR_GOOD) {

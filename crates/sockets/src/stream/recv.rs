@@ -267,6 +267,9 @@ fn take(
                             }
                             done -= n;
                             let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+                            if lack.bound(s, conn, shown as u64, ends).is_none() {
+                                return Err(taken_away(s, conn));
+                            }
                             let pause = looks.get_or_insert_with(Pace::new).next(shown as u64, BEHIND_NS);
                             let wait = || wait_behind_carrier(call, s, ends, pause);
                             let (goes, now) = staying.sleep(call, s, fd, wait);
@@ -327,6 +330,9 @@ fn take(
                             late = carrier::of(s).has_mark_within(s, want - done);
                             if !late {
                                 let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+                                if lack.bound(s, conn, (done + n) as u64, ends).is_none() {
+                                    return Err(taken_away(s, conn));
+                                }
                                 let pause =
                                     looks.get_or_insert_with(Pace::new).next((done + n) as u64, BEHIND_NS);
                                 let wait = || wait_behind_carrier(call, s, ends, pause);
@@ -387,7 +393,10 @@ fn take(
                         let other = if is_end { Ok(0) } else { other };
                         match other {
                             Ok(_) if want > done && switch::inherit(s, conn) => continue,
-                            Ok(_) if want > done => carrier_ended(call, s, conn, false),
+                            Ok(_) if want > done => {
+                                carrier_ended(call, s, conn, false);
+                                over::told(s);
+                            }
                             Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => {
                                 carrier_ended(call, s, conn, true)
                             }
@@ -456,6 +465,9 @@ fn take(
         };
         if shown > 0 && peek && s.has(flag::FOREIGN_BYTES) {
             // The carrier has some, too, which the kernel would tell of at once.
+            if lack.bound(s, conn, shown, ends).is_none() {
+                return Err(taken_away(s, conn));
+            }
             let pause = looks.get_or_insert_with(Pace::new).next(shown, BEHIND_NS);
             let (goes, now) = staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends, pause));
             fd = now.ok_or(Errno::BADF)?;
@@ -464,9 +476,8 @@ fn take(
         }
         let until = doubt.bound(ends);
         let Some(until) = lack.bound(s, conn, shown, until) else {
-            // Taken away by who wrote it, or never there.
-            switch::poison(s, conn);
-            return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
+            let reset = taken_away(s, conn);
+            return if done > 0 { Ok(done) } else { Err(reset) };
         };
         let wait = || wait::readable(call, s, conn, path, need, until);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
@@ -526,6 +537,13 @@ fn loses(lost: &mut u32, s: &'static Sock, conn: &'static Conn) {
     if *lost > MOST_LOST && promised::is_doubted(s, conn) {
         switch::poison(s, conn);
     }
+}
+
+/// What was told to be there was taken away by who wrote it, or never there.
+#[cold]
+fn taken_away(s: &'static Sock, conn: &'static Conn) -> Errno {
+    switch::poison(s, conn);
+    Errno::CONNRESET
 }
 
 /// How soon too few bytes for a MSG_PEEK are looked at again.
@@ -711,6 +729,11 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
         return News::Answer(if done > 0 { Ok(done) } else { Err(Errno::BADF) });
     }
     let seen = sock::peek(fd, &mut byte);
+    // The call goes by an earlier look, and would not see it.
+    let nonsense = || {
+        switch::poison(s, conn);
+        News::Look
+    };
     let nothing_more = |answer: Result<usize, Errno>| {
         // Ends count only after the tail was loaded once more, and only while the path is still the ring.
         match over::without_late(s, conn, inc.readable(conn.rx.size())) {
@@ -721,6 +744,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
                     News::Answer(answer)
                 }
             }
+            Err(_) => nonsense(),
             _ => News::Look,
         }
     };
@@ -749,6 +773,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
                 switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledForeignReader);
                 News::Foreign
             }
+            Err(_) => nonsense(),
             _ => News::Look,
         },
         Err(_) if cut::is_off(conn) => nothing_more(Ok(0)),
