@@ -26,6 +26,7 @@ const WORDS: &[(&str, &str)] = &[
     ("zerocopy", "no MSG_ZEROCOPY"),
     ("ulp", "no upper-layer protocols (kernel TLS)"),
     ("peek_off", "no SO_PEEK_OFF"),
+    ("filter", "no filters of the kernel's"),
 ];
 
 /// More than this is on its way over a link only if somebody reads, or buffers are wide.
