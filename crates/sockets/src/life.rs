@@ -86,6 +86,12 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
     }
     if let Some(kind) = kind {
         table::follow(fd, kind, flags & libc::SOCK_NONBLOCK != 0);
+        // A key of its listener's, which nobody can ask for (TCP_MD5SIG), is its own as well.
+        if table::sock(listener).is_some_and(|listener| listener.has(flag::SEALED))
+            && let Some(accepted) = table::sock(fd)
+        {
+            accepted.keep_on_kernel(Reason::SocketOption);
+        }
     }
 }
 

@@ -26,6 +26,10 @@ const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 const TCP_MD5SIG_EXT: i32 = 32;
 const TCP_AO_ADD_KEY: i32 = 38;
 
+/// IPsec (linux/in.h, linux/in6.h).
+const IP_XFRM_POLICY: i32 = 17;
+const IPV6_XFRM_POLICY: i32 = 35;
+
 /// A filter of what is received (asm-generic/socket.h). The first one is SO_GET_FILTER, too.
 const SO_ATTACH_FILTER: i32 = 26;
 const SO_ATTACH_BPF: i32 = 50;
@@ -46,7 +50,10 @@ pub fn eligible(s: &Sock) -> Result<(), Reason> {
     if bypath_sys::fd::status_flags(fd).is_ok_and(|f| f & libc::O_ASYNC != 0) {
         return Err(Reason::SocketOption);
     }
-    if has_filter(fd) {
+    if has_filter(fd)
+        || is_set(libc::IPPROTO_IP, libc::IP_MINTTL)
+        || is_set(libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT)
+    {
         return Err(Reason::SocketOption);
     }
     carrier::of(s).eligible(fd)
@@ -107,6 +114,8 @@ fn looks_at_octets(level: i32, name: i32) -> bool {
         libc::IPPROTO_TCP => {
             [libc::TCP_ULP, libc::TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY].contains(&name)
         }
+        libc::IPPROTO_IP => name == libc::IP_MINTTL || name == IP_XFRM_POLICY,
+        libc::IPPROTO_IPV6 => name == libc::IPV6_MINHOPCOUNT || name == IPV6_XFRM_POLICY,
         _ => false,
     }
 }
@@ -116,15 +125,17 @@ fn looks_at_octets(level: i32, name: i32) -> bool {
 /// # Errors
 /// EBUSY: octets that the kernel would have to decrypt (TCP_ULP) stand in a ring, and the other end does not take them back.
 pub fn seal(s: &'static Sock, level: i32, name: i32) -> Result<(), Errno> {
-    if looks_at_octets(level, name)
-        && let Some(conn) = s.conn.get()
-    {
-        let is_empty = over::seal(s, conn, true);
-        if !is_empty && name == libc::TCP_ULP {
-            return Err(Errno::BUSY);
-        }
+    if !looks_at_octets(level, name) {
+        return Ok(());
     }
-    Ok(())
+    let Some(conn) = s.conn.get() else {
+        // What a listener accepts has it, too.
+        s.set(flag::SEALED);
+        return Ok(());
+    };
+    let is_empty = over::seal(s, conn, true);
+    let is_layer = level == libc::IPPROTO_TCP && name == libc::TCP_ULP;
+    if is_layer && !is_empty { Err(Errno::BUSY) } else { Ok(()) }
 }
 
 /// Whether reading this option takes bytes out of the stream, past any ring.
