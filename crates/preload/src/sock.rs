@@ -145,6 +145,9 @@ hook! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, raw Some(libc::SYS_setsockopt);
     only hook::is_followed(fd); {
         if borrowed_memory() {
+            if !is_still(kept(|| hook::setsockopt_may_by_child(fd, level, name)).err()) {
+                return -1;
+            }
             let ret = real(fd, level, name, value, len);
             if ret == 0 {
                 kept(|| hook::setsockopt_done_by_child(fd, level, name));

@@ -6,7 +6,7 @@ use crate::flush;
 use crate::switch;
 use crate::table::{self, flag};
 use crate::thread::Call;
-use crate::{heir, log, state, udp};
+use crate::{heir, log, over, state, udp};
 use bypath_shm::direction::{Path, ask};
 use bypath_shm::reason::Reason;
 use bypath_sys::poll;
@@ -50,6 +50,14 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
         // An other end may be in this very process.
         switch::attend();
         thread::yield_now();
+    }
+    if hindrance == Reason::IoUring {
+        // What is closed there, connected anew or given an option nobody sees.
+        table::each_sock(|s| {
+            if let Some(conn) = s.conn.get() {
+                over::seal(s, conn, true);
+            }
+        });
     }
 }
 

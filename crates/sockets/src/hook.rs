@@ -461,6 +461,14 @@ pub fn setsockopt_may(fd: i32, level: i32, name: i32) -> Result<(), Errno> {
     table::sock(fd).map_or(Ok(()), |s| options::seal(s, level, name))
 }
 
+/// The same of a child in this process's memory (vfork).
+///
+/// # Errors
+/// As [`setsockopt_may`].
+pub fn setsockopt_may_by_child(fd: i32, level: i32, name: i32) -> Result<(), Errno> {
+    table::sock(fd).map_or(Ok(()), |s| options::seal_by_child(s, level, name))
+}
+
 /// After a successful setsockopt.
 pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     if let Some(s) = table::sock(fd) {

@@ -3,6 +3,7 @@
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::{carrier, epoll, flush, over, ready, switch};
+use bypath_shm::direction::ask;
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, sock};
@@ -136,6 +137,21 @@ pub fn seal(s: &'static Sock, level: i32, name: i32) -> Result<(), Errno> {
     let is_empty = over::seal(s, conn, true);
     let is_layer = level == libc::IPPROTO_TCP && name == libc::TCP_ULP;
     if is_layer && !is_empty { Err(Errno::BUSY) } else { Ok(()) }
+}
+
+/// The same of a child in this process's memory (vfork), which waits for nobody.
+///
+/// # Errors
+/// As [`seal`].
+pub fn seal_by_child(s: &'static Sock, level: i32, name: i32) -> Result<(), Errno> {
+    if looks_at_octets(level, name)
+        && let Some(conn) = s.conn.get()
+    {
+        s.set(flag::FOR_GOOD);
+        conn.inc().withdraw_consent();
+        switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledOption);
+    }
+    seal(s, level, name)
 }
 
 /// Whether reading this option takes bytes out of the stream, past any ring.

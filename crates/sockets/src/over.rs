@@ -13,8 +13,10 @@ use crate::peer::Conn;
 use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
-use crate::{others, wait};
+use crate::{others, state, wait};
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, position};
+use bypath_shm::reason::Reason;
+use bypath_sys::sock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// While octets come from a process of another user, who may go on for ever, the carrier is looked at so often (us).
@@ -30,6 +32,8 @@ struct Last<'a> {
 }
 
 const KNOWN: u64 = 1 << 63;
+/// No ring is longer.
+const MOST: u64 = 1 << 32;
 
 fn last(s: &Sock) -> Last<'_> {
     let [read, end] = &s.end().last;
@@ -49,7 +53,9 @@ impl Last<'_> {
             place.compare_exchange(0, new, Relaxed, Relaxed).map_or_else(|old| old, |_| new) & !KNOWN
         };
         let (read, end) = (known(self.read, at), known(self.end, end));
-        let is_within = position::distance(read, at) <= position::distance(read, end);
+        // Two who saw it at once may have seen different things, if the other end lies.
+        let left = position::distance(read, end);
+        let is_within = left <= MOST && position::distance(read, at) <= left;
         if is_within { available.min(position::distance(at, end)) } else { 0 }
     }
 
@@ -78,10 +84,17 @@ pub fn without_late(s: &Sock, conn: &Conn, mut seen: Seen) -> Seen {
 #[cold]
 #[inline(never)]
 pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
-    let Ok(Readable::Ring { head, available }) = seen else { return };
+    if state::hindrance() == Some(Reason::IoUring) && !is_its_socket(s) {
+        // Closed by an instance of io_uring, which nobody sees, and its number is another one's; or dissolved.
+        end(s);
+    }
     if s.has(flag::EMPTIED) {
-        *available = 0;
-    } else if is_over(s) {
+        // Whatever stands in shared memory, and be it nonsense: what the carrier says is all there is.
+        *seen = Ok(Readable::Kernel);
+        return;
+    }
+    let Ok(Readable::Ring { head, available }) = seen else { return };
+    if is_over(s) {
         // What was seen may be of an earlier look: the end is where it is now.
         if !last(s).is_known() {
             match conn.inc().readable(conn.rx.size()) {
@@ -91,6 +104,16 @@ pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
         }
         *available = last(s).of(head.position(), *available);
     }
+}
+
+/// Nor connected to somebody else.
+fn is_its_socket(s: &Sock) -> bool {
+    let (end, fd) = (s.end(), s.carrier());
+    let known = end.cookie.load(Relaxed);
+    let is_same = known == 0 || sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(known);
+    is_same
+        && (s.has(flag::LOCAL)
+            || sock::remote_address(fd).is_ok_and(|to| end.remote.is(to.family, to.port, to.bytes)))
 }
 
 /// The same of those that stand behind the last ones of the carrier.

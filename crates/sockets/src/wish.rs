@@ -4,7 +4,7 @@
 use crate::config::LogLevel;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
-use crate::{flush, heir, log, rendezvous, switch};
+use crate::{flush, heir, log, over, rendezvous, switch};
 use bypath_shm::direction::ask;
 use bypath_shm::family::wish;
 use bypath_shm::reason::Reason;
@@ -54,6 +54,7 @@ fn taken(s: &'static Sock) {
     flush::empty_ring_for_others(s, conn, Reason::RecalledTaken, &call);
     conn.inc().withdraw_consent();
     switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTaken);
+    over::seal(s, conn, false);
     s.end().rx_reason.store(Reason::RecalledTaken as u16, Relaxed);
 }
 

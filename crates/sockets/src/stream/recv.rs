@@ -352,7 +352,7 @@ fn take(
                         continue;
                     }
                     Err(Errno::AGAIN) => {
-                        if inc.path() != Path::Kernel {
+                        if inc.path() != Path::Kernel && !s.has(flag::EMPTIED) {
                             continue;
                         }
                         fault::between("carrier-empty");
@@ -392,7 +392,9 @@ fn take(
                             matches!(other, Err(Errno::CONNRESET | Errno::NOTCONN)) && cut::is_off(conn);
                         let other = if is_end { Ok(0) } else { other };
                         match other {
-                            Ok(_) if want > done && switch::inherit(s, conn) => continue,
+                            Ok(_) if want > done && !s.has(flag::EMPTIED) && switch::inherit(s, conn) => {
+                                continue;
+                            }
                             Ok(_) if want > done => {
                                 carrier_ended(call, s, conn, false);
                                 over::told(s);
