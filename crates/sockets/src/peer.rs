@@ -66,6 +66,8 @@ pub struct Peer {
     told_again: AtomicU32,
     /// It is this very process.
     pub is_self: AtomicBool,
+    /// It was another user's when the pair was begun, and is no netstack service, which is trusted.
+    pub is_doubted: AtomicBool,
     /// A child that may become another user has its memory, too: no new connection goes there.
     left: AtomicBool,
     /// Processes that were forked from this one, or this one was from, may use it as well.
@@ -97,6 +99,7 @@ impl Default for Peer {
             told: std::array::from_fn(|_| AtomicU64::new(0)),
             told_again: AtomicU32::new(0),
             is_self: AtomicBool::new(false),
+            is_doubted: AtomicBool::new(false),
             left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             ours: std::array::from_fn(|_| ArenaRecord::default()),
@@ -511,7 +514,9 @@ pub fn add(
     }
     let (process, user) = process_behind(control);
     shares::admit(Who { process, user }, 0).map_err(errno_reason)?;
-    add_service(pair, token, side, control, inbox)
+    let peer = add_service(pair, token, side, control, inbox)?;
+    peer.is_doubted.store(user != process::euid(), Relaxed);
+    Ok(peer)
 }
 
 /// The same with a netstack service, which is trusted whoever runs it.
@@ -547,6 +552,7 @@ pub fn add_service(
     peer.inbox.set(Some(inbox));
     peer.owner.store(own.token.load(Relaxed), Relaxed);
     peer.is_self.store(token == own.name.load(Relaxed), Relaxed);
+    peer.is_doubted.store(false, Relaxed);
     peer.left.store(false, Relaxed);
     peer.connections.store(0, Relaxed);
     peer.given.store(0, Relaxed);

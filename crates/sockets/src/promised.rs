@@ -12,7 +12,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::table::{self, Sock, flag};
 use crate::wait::Deadline;
-use bypath_sys::{clock, process};
+use bypath_sys::clock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// So long is waited for what was told, by all connections with processes of one user together, who can end each other: others do not pay for it.
@@ -66,7 +66,7 @@ pub fn told(s: &'static Sock, conn: &Conn, before: u64, octets: u64) {
 
 #[cold]
 fn note(s: &'static Sock, conn: &Conn, before: u64, octets: u64) {
-    if !is_doubted(s, conn) || !is_alone(s) {
+    if !is_doubted(conn) || !is_alone(s) {
         return;
     }
     // Never 0, which is none.
@@ -79,8 +79,9 @@ fn note(s: &'static Sock, conn: &Conn, before: u64, octets: u64) {
 }
 
 /// Whether the other end is a process of another user, but for a netstack service, which is trusted.
-pub fn is_doubted(s: &Sock, conn: &Conn) -> bool {
-    s.served().is_none() && conn.peer.user() != process::euid()
+#[inline]
+pub fn is_doubted(conn: &Conn) -> bool {
+    conn.peer.is_doubted.load(Relaxed)
 }
 
 /// The kernel is to receive what was told, past all counts.

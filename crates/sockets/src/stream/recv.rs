@@ -536,7 +536,7 @@ fn take(
 #[cold]
 fn loses(lost: &mut u32, s: &'static Sock, conn: &'static Conn) {
     *lost += 1;
-    if *lost > MOST_LOST && promised::is_doubted(s, conn) {
+    if *lost > MOST_LOST && promised::is_doubted(conn) {
         switch::poison(s, conn);
     }
 }

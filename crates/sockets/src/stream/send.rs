@@ -231,7 +231,7 @@ fn give(
             }
         };
         if let Full::Ring(progress) = full
-            && (stays_full(s, conn, progress, !nonblocking) || !nonblocking && no_room.is_over(s, conn))
+            && (stays_full(s, conn, progress, !nonblocking) || !nonblocking && no_room.is_over(conn))
         {
             flush::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
             continue;
@@ -380,14 +380,16 @@ struct NoRoom(u64);
 
 impl NoRoom {
     #[cold]
-    fn is_over(&mut self, s: &Sock, conn: &Conn) -> bool {
+    fn is_over(&mut self, conn: &Conn) -> bool {
+        if !promised::is_doubted(conn) {
+            return false;
+        }
         let now = clock::monotonic_ns();
         if self.0 == 0 {
             self.0 = now;
         }
         let room = &promised::patience(conn).room;
-        let is_over =
-            now.saturating_sub(self.0) >= room.left().max(wait::FULL_NS) && promised::is_doubted(s, conn);
+        let is_over = now.saturating_sub(self.0) >= room.left().max(wait::FULL_NS);
         if is_over {
             room.spend(std::mem::take(&mut self.0));
         }
