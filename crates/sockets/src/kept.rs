@@ -88,7 +88,7 @@ pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
             Ok(Readable::Ring { available: 0, .. }) | Err(_) => return,
             Ok(Readable::Ring { head, available }) => {
                 let Some((ring, at, room)) = room(s) else { return };
-                let n = over::of_those_behind(s, head, available).min(room);
+                let n = over::of_those_behind(s, conn, head, available).min(room);
                 if n == 0 || ring.back(at, at + n).is_err() {
                     return;
                 }

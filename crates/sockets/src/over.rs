@@ -32,8 +32,6 @@ struct Last<'a> {
 }
 
 const KNOWN: u64 = 1 << 63;
-/// No ring is longer.
-const MOST: u64 = 1 << 32;
 
 fn last(s: &Sock) -> Last<'_> {
     let [read, end] = &s.end().last;
@@ -45,17 +43,17 @@ impl Last<'_> {
         self.end.load(Relaxed) != 0
     }
 
-    /// Of `available` octets at a position those that are the stream's. The first time all of them are, and no later ones.
-    fn of(&self, at: u64, available: u64) -> u64 {
+    /// Of `available` octets at a position those that are the stream's, in a ring of a `size`. The first time all of them are, and no later ones.
+    fn of(&self, at: u64, available: u64, size: u64) -> u64 {
         let end = position::onward(at, available);
         let known = |place: &AtomicU64, new: u64| {
             let new = new | KNOWN;
             place.compare_exchange(0, new, Relaxed, Relaxed).map_or_else(|old| old, |_| new) & !KNOWN
         };
         let (read, end) = (known(self.read, at), known(self.end, end));
-        // Two who saw it at once may have seen different things, if the other end lies.
+        // Two who saw it at once may have seen different things, if the other end lies: no more than it could have written before.
         let left = position::distance(read, end);
-        let is_within = left <= MOST && position::distance(read, at) <= left;
+        let is_within = left <= size && position::distance(read, at) <= left;
         if is_within { available.min(position::distance(at, end)) } else { 0 }
     }
 
@@ -98,11 +96,13 @@ pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
         // What was seen may be of an earlier look: the end is where it is now.
         if !last(s).is_known() {
             match conn.inc().readable(conn.rx.size()) {
-                Ok(Readable::Ring { head, available }) => last(s).of(head.position(), available),
+                Ok(Readable::Ring { head, available }) => {
+                    last(s).of(head.position(), available, conn.rx.size())
+                }
                 other => return *seen = other,
             };
         }
-        *available = last(s).of(head.position(), *available);
+        *available = last(s).of(head.position(), *available, conn.rx.size());
     }
 }
 
@@ -117,11 +117,11 @@ fn is_its_socket(s: &Sock) -> bool {
 }
 
 /// The same of those that stand behind the last ones of the carrier.
-pub fn of_those_behind(s: &Sock, head: Head, waiting: u64) -> u64 {
+pub fn of_those_behind(s: &Sock, conn: &Conn, head: Head, waiting: u64) -> u64 {
     if s.has(flag::EMPTIED) {
         0
     } else if is_over(s) && last(s).is_known() {
-        last(s).of(head.position(), waiting)
+        last(s).of(head.position(), waiting, conn.rx.size())
     } else {
         // Where it ends is seen where it is read.
         waiting
@@ -165,7 +165,7 @@ pub fn told(s: &Sock) {
 pub fn seen(s: &Sock, conn: &Conn) {
     if is_over(s) && !last(s).is_known() {
         let head = Head::from_raw(conn.inc().h.head.load(Acquire));
-        last(s).of(head.position(), behind(conn, head));
+        last(s).of(head.position(), behind(conn, head), conn.rx.size());
     }
 }
 
@@ -182,7 +182,7 @@ pub fn seal(s: &'static Sock, conn: &'static Conn, strictly: bool) -> bool {
     let behind = behind(conn, head);
     let is_left = behind > 0 && !(strictly && head.path() == Path::Kernel);
     if is_left {
-        last(s).of(head.position(), behind);
+        last(s).of(head.position(), behind, conn.rx.size());
     }
     s.set(if is_left { flag::SEALED } else { flag::EMPTIED });
     !is_left
@@ -215,23 +215,27 @@ mod tests {
 
     #[test]
     fn what_is_there_first_is_the_last_and_is_read_once() {
+        const SIZE: u64 = 4096;
         // Positions have 62 bits.
         for begin in [0, 7, (1 << 62) - 3] {
             let at = |n| position::onward(begin, n);
             let places = [AtomicU64::new(0), AtomicU64::new(0)];
             let last = Last { read: &places[0], end: &places[1] };
             last.took(at(5));
-            assert_eq!(last.of(begin, 10), 10, "nothing was known");
-            assert_eq!(last.of(begin, 500), 10);
+            assert_eq!(last.of(begin, 10, SIZE), 10, "nothing was known");
+            assert_eq!(last.of(begin, 500, SIZE), 10);
             last.took(at(4));
-            assert_eq!((last.of(at(4), 100), last.of(at(4), 3)), (6, 3));
+            assert_eq!((last.of(at(4), 100, SIZE), last.of(at(4), 3, SIZE)), (6, 3));
             // Another thread's, who was held up.
             last.took(at(2));
-            assert_eq!((last.of(at(2), 100), last.of(begin, 4)), (0, 0), "it is read twice");
+            assert_eq!((last.of(at(2), 100, SIZE), last.of(begin, 4, SIZE)), (0, 0), "it is read twice");
             last.took(at(10));
-            assert_eq!((last.of(at(10), 1), last.of(at(11), 1), last.of(at(9), 1)), (0, 0, 0));
+            assert_eq!(
+                (last.of(at(10), 1, SIZE), last.of(at(11), 1, SIZE), last.of(at(9), 1, SIZE)),
+                (0, 0, 0)
+            );
             places.iter().for_each(|place| place.store(0, Relaxed));
-            assert_eq!(last.of(at(9), 1), 1);
+            assert_eq!(last.of(at(9), 1, SIZE), 1);
         }
     }
 
@@ -239,6 +243,20 @@ mod tests {
     fn where_nothing_is_nothing_comes() {
         let places = [AtomicU64::new(0), AtomicU64::new(0)];
         let last = Last { read: &places[0], end: &places[1] };
-        assert_eq!([last.of(3, 0), last.of(3, 9), last.of(2, 9), last.of(1 << 61, 9)], [0; 4]);
+        const SIZE: u64 = 4096;
+        assert_eq!(
+            [last.of(3, 0, SIZE), last.of(3, 9, SIZE), last.of(2, 9, SIZE), last.of(1 << 61, 9, SIZE)],
+            [0; 4]
+        );
+    }
+
+    #[test]
+    fn what_two_saw_at_once_of_a_liar_is_no_more_than_a_ring_holds() {
+        const SIZE: u64 = 4096;
+        let places = [AtomicU64::new(100 | KNOWN), AtomicU64::new((100 + SIZE) | KNOWN)];
+        let last = Last { read: &places[0], end: &places[1] };
+        assert_eq!(last.of(100, SIZE, SIZE), SIZE);
+        places[1].store((101 + SIZE) | KNOWN, Relaxed);
+        assert_eq!(last.of(100, SIZE, SIZE), 0);
     }
 }

@@ -50,7 +50,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
             let is_ready = match queued {
                 Ok(0) => {
                     switch::try_drained(s, conn, head)
-                        && over::of_those_behind(s, head, switch::unread(conn)) >= need
+                        && over::of_those_behind(s, conn, head, switch::unread(conn)) >= need
                 }
                 // The kernel tells of these alone if they are enough; together with what follows them they may be.
                 Ok(queued) if need > 1 && queued as u64 + behind >= need => {
@@ -97,7 +97,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
         let head = conn.inc().h.head.load(Acquire);
         // Asked before the carrier is looked at: what arrives afterwards must not be missed.
         let under_way = switch::owed(s, conn).is_some_and(|owed| switch::is_under_way(s, owed));
-        let there = over::of_those_behind(s, Head::from_raw(head), switch::within_reach(s, conn));
+        let there = over::of_those_behind(s, conn, Head::from_raw(head), switch::within_reach(s, conn));
         let ring = there + kept::len(s);
         let carrier = sock::inq(s.carrier()).unwrap_or(0);
         if conn.inc().h.head.load(Acquire) != head {

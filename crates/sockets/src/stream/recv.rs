@@ -353,6 +353,7 @@ fn take(
                     }
                     Err(Errno::AGAIN) => {
                         if inc.path() != Path::Kernel && !s.has(flag::EMPTIED) {
+                            loses(&mut lost, s, conn);
                             continue;
                         }
                         fault::between("carrier-empty");
@@ -393,6 +394,7 @@ fn take(
                         let other = if is_end { Ok(0) } else { other };
                         match other {
                             Ok(_) if want > done && !s.has(flag::EMPTIED) && switch::inherit(s, conn) => {
+                                loses(&mut lost, s, conn);
                                 continue;
                             }
                             Ok(_) if want > done => {
@@ -428,7 +430,10 @@ fn take(
         if check_carrier {
             match carrier_news(s, conn, fd, done) {
                 News::None => {}
-                News::Look => continue,
+                News::Look => {
+                    loses(&mut lost, s, conn);
+                    continue;
+                }
                 News::Answer(r) => return r,
                 News::Foreign => {
                     let r = carrier_recv(s, fd, buf, done, flags, control.as_deref_mut());
@@ -578,7 +583,7 @@ fn peek_behind(
     if !all || waiting > conn.rx.size() {
         return done;
     }
-    let waiting = over::of_those_behind(s, head, waiting);
+    let waiting = over::of_those_behind(s, conn, head, waiting);
     let n = (waiting as usize).min(want - done);
     let n = if n > 0 && !counts { accessible(call, buf, done, n, Access::Write) } else { n };
     if !counts {
