@@ -9,7 +9,7 @@ use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::Call;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, log};
+use crate::{epoll, fault, log, uring};
 use bypath_shm::direction::{Head, position, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -319,7 +319,11 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         }
         if !table::still(s.carrier(), s) {
             // Closed meanwhile by another thread: what is left is nobody's.
-            return;
+            if !uring::has_lost(s) {
+                return;
+            }
+            // Its number is another one's for good.
+            break;
         }
         let sent = conn.tx.with_pieces(at, left as usize, |v| {
             sock::send(s.carrier(), v, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)

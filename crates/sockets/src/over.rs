@@ -13,10 +13,8 @@ use crate::peer::Conn;
 use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
-use crate::{others, state, wait};
+use crate::{others, uring, wait};
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, position};
-use bypath_shm::reason::Reason;
-use bypath_sys::sock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// While octets come from a process of another user, who may go on for ever, the carrier is looked at so often (us).
@@ -82,8 +80,7 @@ pub fn without_late(s: &Sock, conn: &Conn, mut seen: Seen) -> Seen {
 #[cold]
 #[inline(never)]
 pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
-    if state::hindrance() == Some(Reason::IoUring) && !is_its_socket(s) {
-        // Closed by an instance of io_uring, which nobody sees, and its number is another one's; or dissolved.
+    if uring::has_lost(s) {
         end(s);
     }
     if s.has(flag::EMPTIED) {
@@ -104,16 +101,6 @@ pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
         }
         *available = last(s).of(head.position(), *available, conn.rx.size());
     }
-}
-
-/// Nor connected to somebody else.
-fn is_its_socket(s: &Sock) -> bool {
-    let (end, fd) = (s.end(), s.carrier());
-    let known = end.cookie.load(Relaxed);
-    let is_same = known == 0 || sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(known);
-    is_same
-        && (s.has(flag::LOCAL)
-            || sock::remote_address(fd).is_ok_and(|to| end.remote.is(to.family, to.port, to.bytes)))
 }
 
 /// The same of those that stand behind the last ones of the carrier.

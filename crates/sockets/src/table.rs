@@ -5,6 +5,7 @@ use crate::numbers;
 use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::stay::Stays;
+use crate::uring;
 use bypath_shm::family::{ENDS, End, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{Slab, StaticCell};
@@ -176,7 +177,7 @@ pub struct Sock {
 pub const ALL: i32 = -1;
 
 /// EBADF to a call, POLLNVAL to poll(2), which does not look at a negative one.
-const NEVER_OPEN: i32 = i32::MAX;
+pub const NEVER_OPEN: i32 = i32::MAX;
 
 /// See [`Sock::published`]. No position is that large.
 pub const UNPUBLISHED: u64 = u64::MAX;
@@ -224,7 +225,7 @@ impl Sock {
         let means_it = |fd| sock(fd).is_some_and(|now| std::ptr::eq(now, self));
         let fd = self.fd.load(Acquire);
         if means_it(fd) {
-            return fd;
+            return if uring::is_its_number(self, fd) { fd } else { NEVER_OPEN };
         }
         // It may have been given another of its descriptors in between.
         Some(self.fd.load(Acquire)).filter(|again| means_it(*again)).unwrap_or(NEVER_OPEN)

@@ -5,10 +5,12 @@ use crate::dice::Dice;
 use crate::known::{alone, port, ring_to_victim};
 use crate::peer::{self, Line, Mapped};
 use crate::programs;
-use crate::victim::{PATIENCE, Process, program};
+use crate::victim::{PATIENCE, Process, late_program, program};
 use bypath_shm::arena::Geometry;
 use bypath_shm::direction::{Head, Path};
 use bypath_sys::sock;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::Ordering::*;
@@ -72,6 +74,55 @@ fn who_goes_on_in_the_ring_of_a_connection_that_is_shut_down_is_heard_no_more() 
     let over = peer::beside(Flood::pours(&m, &bell, 0x7f), || server.next_line(PATIENCE));
     assert_eq!(over.as_deref(), Some("end"));
     drop(line);
+}
+
+/// What the victim does after which the kernel gives the program nothing more, or not without another look.
+const WAYS: [&str; 13] = [
+    "key",
+    "filter",
+    "ttl",
+    "child",
+    "child-in-memory",
+    "spawn",
+    "message",
+    "taking",
+    "end",
+    "end-of-child",
+    "ring",
+    "closing",
+    "closing-in-ring",
+];
+
+#[test]
+fn of_what_comes_by_a_ring_that_was_taken_back_no_more_is_read_than_stood_there() {
+    for way in WAYS {
+        let mut server = Process::of(late_program(), &[way]);
+        let port = port(&mut server);
+        let Flood { line, m, bell } = Flood::to(port);
+        // Whom the victim accepts next, if it does.
+        let mut next = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
+        next.write_all(&[b'w'; 100]).expect("octets");
+        let said = peer::beside(Flood::pours(&m, &bell, 0x7f), || server.line(way));
+        let counts = said.strip_prefix("later ").and_then(|counts| counts.split_once(' '));
+        let (later, others) = counts.expect("how many");
+        let others_come = way.starts_with("closing");
+        assert_eq!(others == "100", others_come, "{way}: {others} octets of another connection");
+        let mut heard = Vec::new();
+        next.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        let end = next.read_to_end(&mut heard);
+        if others_come {
+            // What was left unread was the other one's: it is no reset.
+            assert_eq!(
+                (end.ok(), heard.as_slice()),
+                (Some(1), &b"w"[..]),
+                "{way}: what it says to whom has the number"
+            );
+        }
+        // Behind another one's number there are none; else what stood in the ring.
+        let most = if others_come { 0 } else { m.ring.size() };
+        assert!(later.parse::<u64>().expect("a count") <= most, "{way}: {later} octets");
+        drop(line);
+    }
 }
 
 /// What poll told is not there when it is received: nobody else is served until then, where one thread serves all.

@@ -4,7 +4,7 @@ use crate::programs;
 use rustix::process::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
@@ -16,6 +16,13 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| programs::compile("trust", &["trust.c"], &[]))
+}
+
+/// The one that does something after which a ring's octets are none of the stream's.
+pub fn late_program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let libraries: &[_] = if Path::new("/usr/include/liburing.h").exists() { &["-luring"] } else { &[] };
+    PROGRAM.get_or_init(|| programs::compile_with("late", &["late.c"], &[], libraries))
 }
 
 /// The one whose mailboxes are attacked.
