@@ -349,11 +349,9 @@ impl Addr {
         self.family.store(family, Relaxed);
     }
 
-    /// Whether it is this address, as [`Addr::set`] takes it.
+    /// Whether it is this address, as [`Addr::set`] takes it: also if a socket became one of IPv4 since (IPV6_ADDRFORM).
     pub fn is(&self, family: u16, port: u16, bytes: [u8; 16]) -> bool {
-        let words = [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8")));
-        let known = [&self.bytes[0], &self.bytes[1]].map(|word| word.load(Relaxed));
-        (self.family.load(Relaxed), self.port.load(Relaxed), known) == (family, port, words)
+        self.name() == name(family, port, bytes)
     }
 
     /// The address, IPv4 addresses mapped into IPv6 as the IPv4 ones, and the port; `None` = unknown.
@@ -361,14 +359,18 @@ impl Addr {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.bytes[0].load(Relaxed).to_ne_bytes());
         bytes[8..].copy_from_slice(&self.bytes[1].load(Relaxed).to_ne_bytes());
-        let address = match self.family.load(Relaxed) {
-            // The values of AF_INET and AF_INET6 on Linux.
-            2 => IpAddr::from(Ipv4Addr::from([bytes[0], bytes[1], bytes[2], bytes[3]])),
-            10 => IpAddr::from(bytes).to_canonical(),
-            _ => return None,
-        };
-        Some((address, self.port.load(Relaxed)))
+        name(self.family.load(Relaxed), self.port.load(Relaxed), bytes)
     }
+}
+
+fn name(family: u16, port: u16, bytes: [u8; 16]) -> Option<(IpAddr, u16)> {
+    let address = match family {
+        // The values of AF_INET and AF_INET6 on Linux.
+        2 => IpAddr::from(Ipv4Addr::from([bytes[0], bytes[1], bytes[2], bytes[3]])),
+        10 => IpAddr::from(bytes).to_canonical(),
+        _ => return None,
+    };
+    Some((address, port))
 }
 
 impl DatagramEnd {

@@ -9,7 +9,7 @@ use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::Call;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, log, uring};
+use crate::{epoll, fault, log, whose};
 use bypath_shm::direction::{Head, position, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -310,6 +310,10 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             s.keep_error(errno);
         }
     }
+    if at != tail && whose::is_elsewhere(s) {
+        // To whom it leads nothing of this was said.
+        at = tail;
+    }
     let urged = at != tail && carrier.urge(s);
     while at != tail {
         let left = position::distance(at, tail);
@@ -319,11 +323,7 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         }
         if !table::still(s.carrier(), s) {
             // Closed meanwhile by another thread: what is left is nobody's.
-            if !uring::has_lost(s) {
-                return;
-            }
-            // Its number is another one's for good.
-            break;
+            return;
         }
         let sent = conn.tx.with_pieces(at, left as usize, |v| {
             sock::send(s.carrier(), v, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)

@@ -12,7 +12,7 @@ use crate::stream;
 use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
-use crate::wait;
+use crate::{wait, whose};
 use bypath_shm::direction::{Path, Readable, writer_flag};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, Slab, StaticCell};
@@ -241,7 +241,7 @@ pub fn let_go_of_parents() {
 /// Whether reads must look here, and at the carrier before they find nothing.
 #[inline]
 pub fn concerns(s: &Sock) -> bool {
-    s.has(flag::NO_READ | flag::ASIDE)
+    s.has(flag::NO_READ | flag::ASIDE) && whose::is_its_number(s, s.fd.load(Acquire))
 }
 
 /// Whether bytes have to be put aside before the shutdown that `s` is marked with.

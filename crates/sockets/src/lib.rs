@@ -62,6 +62,7 @@ mod unwoken;
 mod uring;
 mod verdict;
 mod wait;
+mod whose;
 mod wish;
 mod wlock;
 mod worth;

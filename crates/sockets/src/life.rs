@@ -9,7 +9,7 @@ use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
 use crate::{
     carrier, cut, epoll, flush, kept, leaving, memory, over, rendezvous, service, stay, switch, taken, udp,
-    worth,
+    whose, worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
@@ -370,7 +370,7 @@ fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
 /// Before the kernel closes the carrier: unread ring bytes make it reset the connection, as unread bytes in its own
 /// queue would. A reset discards what is still in the send queue, so what was just flushed must have left it.
 fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
-    if s.has(flag::HANDED_OVER | flag::STANDARD) {
+    if s.has(flag::HANDED_OVER | flag::STANDARD) || whose::is_elsewhere(s) {
         return;
     }
     let kind = carrier::of(s);

@@ -13,7 +13,7 @@ use crate::peer::Conn;
 use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
-use crate::{others, uring, wait};
+use crate::{others, wait, whose};
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, position};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -80,7 +80,7 @@ pub fn without_late(s: &Sock, conn: &Conn, mut seen: Seen) -> Seen {
 #[cold]
 #[inline(never)]
 pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
-    if uring::has_lost(s) {
+    if whose::is_lost(s) {
         end(s);
     }
     if s.has(flag::EMPTIED) {

@@ -10,7 +10,8 @@ use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
 use crate::{
-    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, over, siblings, uring, wish,
+    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, over, siblings, uring, whose,
+    wish,
 };
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait, writer_flag};
@@ -434,10 +435,13 @@ pub fn poison(s: &'static Sock, conn: &'static Conn) {
     end.w.path.store(wpath::KERNEL, Release);
     s.keep_on_kernel(Reason::PeerMemoryInvalid);
     end.rx_reason.store(Reason::PeerMemoryInvalid as u16, Relaxed);
-    end.pending_error.store(libc::ECONNRESET, Relaxed);
     over::end(s);
     conn.inc().h.head.store(poisoned_head(), Release);
-    carrier::of(s).reset(s);
+    // Who has its number, or is its partner, by now has done nothing.
+    if !whose::is_elsewhere(s) {
+        end.pending_error.store(libc::ECONNRESET, Relaxed);
+        carrier::of(s).reset(s);
+    }
     if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
         stats.recalled[Reason::PeerMemoryInvalid as usize].fetch_add(1, Relaxed);
     }

@@ -5,7 +5,7 @@ use crate::numbers;
 use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::stay::Stays;
-use crate::uring;
+use crate::whose;
 use bypath_shm::family::{ENDS, End, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{Slab, StaticCell};
@@ -225,7 +225,7 @@ impl Sock {
         let means_it = |fd| sock(fd).is_some_and(|now| std::ptr::eq(now, self));
         let fd = self.fd.load(Acquire);
         if means_it(fd) {
-            return if uring::is_its_number(self, fd) { fd } else { NEVER_OPEN };
+            return if whose::is_its_number(self, fd) { fd } else { NEVER_OPEN };
         }
         // It may have been given another of its descriptors in between.
         Some(self.fd.load(Acquire)).filter(|again| means_it(*again)).unwrap_or(NEVER_OPEN)
@@ -479,7 +479,7 @@ impl Entry {
 
 /// Whether `fd` still means `sock`.
 #[inline]
-pub fn still(fd: i32, s: &'static Sock) -> bool {
+pub fn still(fd: i32, s: &Sock) -> bool {
     sock(fd).is_some_and(|now| std::ptr::eq(now, s))
 }
 

@@ -6,11 +6,10 @@
 //! among the descriptors: before a direction is upgraded, and now and then before a thread sleeps.
 
 use crate::config::IoUring;
-use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::{home, state, table};
 use bypath_shm::reason::Reason;
-use bypath_sys::{Errno, clock, open_files, sock};
+use bypath_sys::{clock, open_files};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// What `/proc` calls an instance.
@@ -92,36 +91,4 @@ fn is_there() -> bool {
     let end = clock::ticks();
     ALLOWED.store(end + end.saturating_sub(start) * SHARE, Relaxed);
     found == Ok(true)
-}
-
-/// Whether a number that the process knows for a socket that had a ring is that socket's yet: of a process with an instance the kernel is asked, as what is
-/// closed there, or connected to somebody else, nobody sees.
-#[inline]
-pub fn is_its_number(s: &Sock, fd: i32) -> bool {
-    !is_doubted(s) || is_same(s, fd) && is_connected(s, fd) != Ok(false)
-}
-
-/// Whether there is no way any more to say anything to the other end, or hear of it, as far as an instance has to do with that.
-pub fn has_lost(s: &Sock) -> bool {
-    is_doubted(s) && is_connected(s, s.carrier()) != Ok(true)
-}
-
-#[inline]
-fn is_doubted(s: &Sock) -> bool {
-    state::hindrance() == Some(Reason::IoUring) && s.conn.get().is_some()
-}
-
-#[cold]
-fn is_same(s: &Sock, fd: i32) -> bool {
-    let known = s.end().cookie.load(Relaxed);
-    known == 0 || sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(known)
-}
-
-/// To whom it was. An error: to nobody.
-#[cold]
-fn is_connected(s: &Sock, fd: i32) -> Result<bool, Errno> {
-    if s.has(flag::LOCAL) {
-        return Ok(fd != table::NEVER_OPEN);
-    }
-    sock::remote_address(fd).map(|to| s.end().remote.is(to.family, to.port, to.bytes))
 }

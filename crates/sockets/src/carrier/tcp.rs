@@ -2,7 +2,7 @@
 
 use super::{Backend, Course, Standing, untold};
 use crate::table::Sock;
-use crate::{options, state};
+use crate::{options, state, whose};
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::sock::Address;
@@ -151,12 +151,12 @@ impl Backend for Tcp {
 
     fn reset(&self, s: &Sock) {
         linger_zero(s);
-        sock::shutdown(s.carrier(), libc::SHUT_RDWR);
+        sock::shutdown(whose::carrier(s), libc::SHUT_RDWR);
     }
 
     fn dissolve(&self, s: &Sock) -> bool {
         // ECONNRESET once, then ENOTCONN.
-        sock::disconnect(s.carrier()).is_ok()
+        sock::disconnect(whose::carrier(s)).is_ok()
     }
 
     fn discardable(&self, s: &Sock) -> usize {
@@ -226,7 +226,7 @@ fn set_nodelay(s: &Sock, on: i32) {
 fn linger_zero(s: &Sock) {
     let mut linger = [0; 8];
     linger[..4].copy_from_slice(&1i32.to_ne_bytes());
-    let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    let _ = sock::set_option(whose::carrier(s), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::rendezvous;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::Deadline;
-use crate::{fault, guard, options, siblings, state};
+use crate::{fault, guard, options, siblings, state, whose};
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserVec};
 use bypath_sys::{Errno, thread};
@@ -232,7 +232,8 @@ pub fn take_error(s: &Sock) -> Option<Errno> {
     match s.end().pending_error.swap(0, AcqRel) {
         // A broken pipe is for writers, and the kernel says it to them itself, with its signal.
         libc::EPIPE => None,
-        e @ 1..=MOST_ERRNO => Some(Errno::from_raw_os_error(e)),
+        // What befell the connection is no news of another one.
+        e @ 1..=MOST_ERRNO if !whose::is_elsewhere(s) => Some(Errno::from_raw_os_error(e)),
         // Nothing, or nonsense of another process of the family.
         _ => None,
     }
