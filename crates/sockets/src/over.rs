@@ -157,7 +157,7 @@ pub fn seen(s: &Sock, conn: &Conn) {
 }
 
 /// Octets of the ring that are not read, whose way to the reader may be the carrier.
-fn behind(conn: &Conn, head: Head) -> u64 {
+pub fn behind(conn: &Conn, head: Head) -> u64 {
     let behind = position::distance(head.position(), conn.inc().t.tail.load(Acquire));
     if behind <= conn.rx.size() { behind } else { 0 }
 }

@@ -481,13 +481,29 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
 /// is still in the ring: true if R reads on there.
 #[cold]
 pub fn inherit(s: &Sock, conn: &Conn) -> bool {
+    sent_again(s, conn).is_some_and(|octets| conn.inc().inherit(octets, conn.rx.size()))
+}
+
+/// The same where nothing of the ring is read any more: whether octets are missing that it has. It is told once.
+#[cold]
+pub fn is_cut_short(s: &Sock, conn: &Conn) -> bool {
+    let head = Head::from_raw(conn.inc().h.head.load(Acquire));
+    let is_short = sent_again(s, conn).is_some_and(|octets| octets < over::behind(conn, head));
+    if is_short {
+        conn.inc().wa.flags.fetch_and(!writer_flag::FLUSHING, AcqRel);
+    }
+    is_short
+}
+
+/// How much a writer that has ended had sent again of what it took back, where it had not sent all.
+fn sent_again(s: &Sock, conn: &Conn) -> Option<u64> {
     let inc = conn.inc();
     if inc.wa.flags.load(Acquire) & writer_flag::FLUSHING == 0 {
-        return false;
+        return None;
     }
     let (taken, before) = (s.end().r.kernel_bytes.load(Acquire), inc.wa.switch_k.load(Relaxed));
     // Only the kernel knows that these are all; what a reset threw away comes before the ring's bytes.
-    taken >= before && carrier::of(s).arrived(s, taken, 0) && inc.inherit(taken - before, conn.rx.size())
+    (taken >= before && carrier::of(s).arrived(s, taken, 0)).then(|| taken - before)
 }
 
 /// Free ring bytes for the writer whose true tail is `tail`, by the head as it is now.

@@ -1,6 +1,6 @@
 // Echoes to one until an octet LAST comes, does something after which what stands in a ring is none of the stream's, and counts what it reads all the same.
-// Usage: late WAY: which one; it prints its port, and then how many octets it read after that, and how many of a connection that
-// has the number since
+// Usage: late WAY: which one; it prints its port, and then how many octets it read after that, how many of a connection that
+// has the number since, and how it ended (end, reset, error, open)
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -49,6 +49,12 @@ static void by_filter(void) {
     struct sock_fprog program = {1, &all};
     if (setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program))
         die("SO_ATTACH_FILTER");
+}
+
+// The other end is killed meanwhile, in the middle of taking back what it wrote.
+static void by_late_filter(void) {
+    usleep(300000);
+    by_filter();
 }
 
 static void by_ttl(void) {
@@ -181,6 +187,7 @@ static const struct {
 } WAYS[] = {
     {"key", by_key},
     {"filter", by_filter},
+    {"late-filter", by_late_filter},
     {"ttl", by_ttl},
     {"child", by_child},
     {"child-in-memory", by_child_in_memory},
@@ -226,10 +233,13 @@ int main(int count, char **words) {
     if (!is_known)
         die("another way");
     long later = 0, others = 0;
+    const char *ends = NULL;
     for (double until = now() + 0.5; now() < until;) {
         ssize_t n = recv(s, piece, PIECE, MSG_DONTWAIT);
         for (ssize_t at = 0; at < n; at++)
             later += piece[at] != OTHER, others += piece[at] == OTHER;
+        if (n <= 0 && !ends)
+            ends = !n ? "end" : errno == EAGAIN ? NULL : errno == ECONNRESET ? "reset" : "error";
         if (n <= 0)
             usleep(1000);
     }
@@ -237,6 +247,6 @@ int main(int count, char **words) {
     if (send(s, piece, 1, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
         die("an octet to whom has the number");
     close(s);
-    printf("later %ld %ld\n", later, others);
+    printf("later %ld %ld %s\n", later, others, ends ? ends : "open");
     return 0;
 }

@@ -2,12 +2,12 @@
 
 use crate::allowed;
 use crate::dice::Dice;
-use crate::known::{alone, port, ring_to_victim};
+use crate::known::{alone, port, ring_to_victim, until};
 use crate::peer::{self, Line, Mapped};
 use crate::programs;
 use crate::victim::{PATIENCE, Process, late_program, program};
 use bypath_shm::arena::Geometry;
-use bypath_shm::direction::{Head, Path};
+use bypath_shm::direction::{Head, Path, writer_flag};
 use bypath_sys::sock;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -93,6 +93,44 @@ const WAYS: [&str; 13] = [
     "closing-in-ring",
 ];
 
+fn read_later(said: &str) -> [&str; 3] {
+    let words: Vec<_> = said.strip_prefix("later ").expect("how many").split(' ').collect();
+    words.try_into().expect("octets, those of another connection, and an end")
+}
+
+/// What it took back, and did not send again, a filter might have let pass or not: nobody takes what came for all.
+#[test]
+fn who_is_killed_while_it_takes_back_what_a_filter_looks_at_ends_in_a_reset() {
+    for sent_again in [100, 1000] {
+        let mut server = Process::of(late_program(), &["late-filter"]);
+        let Flood { line, m, bell } = Flood::to(port(&mut server));
+        let ring = || drop(rustix::io::write(&bell, &1u64.to_ne_bytes()));
+        until("the victim has not read all", || {
+            ring();
+            m.out().path() == Path::Ring
+        });
+        let tail = m.out().t.tail.load(SeqCst);
+        m.ring.copy_from_slice(tail, &[0x7f]);
+        m.out().publish(tail + 1);
+        ring();
+        until("the victim reads no more", || {
+            Head::from_raw(m.out().h.head.load(SeqCst)).position() == tail + 1
+        });
+        m.ring.copy_from_slice(tail + 1, &[1; 1000]);
+        m.out().publish(tail + 1001);
+        m.out().wa.flags.fetch_or(writer_flag::FLUSHING, SeqCst);
+        assert_eq!(m.out().claim(), Ok(tail + 1));
+        assert_eq!(line.say(&vec![1; sent_again]), sent_again);
+        if sent_again == 1000 {
+            m.out().wa.flags.fetch_and(!writer_flag::FLUSHING, SeqCst);
+        }
+        drop(line);
+        let said = server.line("how it ended");
+        let end = if sent_again == 1000 { "end" } else { "reset" };
+        assert_eq!(read_later(&said), [&sent_again.to_string(), "0", end]);
+    }
+}
+
 #[test]
 fn of_what_comes_by_a_ring_that_was_taken_back_no_more_is_read_than_stood_there() {
     for way in WAYS {
@@ -103,8 +141,7 @@ fn of_what_comes_by_a_ring_that_was_taken_back_no_more_is_read_than_stood_there(
         let mut next = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
         next.write_all(&[b'w'; 100]).expect("octets");
         let said = peer::beside(Flood::pours(&m, &bell, 0x7f), || server.line(way));
-        let counts = said.strip_prefix("later ").and_then(|counts| counts.split_once(' '));
-        let (later, others) = counts.expect("how many");
+        let [later, others, _] = read_later(&said);
         let others_come = way.starts_with("closing");
         assert_eq!(others == "100", others_come, "{way}: {others} octets of another connection");
         let mut heard = Vec::new();

@@ -397,6 +397,14 @@ fn take(
                                 loses(&mut lost, s, conn);
                                 continue;
                             }
+                            Ok(0)
+                                if want > 0
+                                    && done == 0
+                                    && s.has(flag::EMPTIED)
+                                    && switch::is_cut_short(s, conn) =>
+                            {
+                                return Err(Errno::CONNRESET);
+                            }
                             Ok(_) if want > done => {
                                 carrier_ended(call, s, conn, false);
                                 over::told(s);
