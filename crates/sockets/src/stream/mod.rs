@@ -3,6 +3,7 @@
 //! Cold ends go through the real libc call and are counted. Warm ends are served here: from the ring, or from the
 //! carrier without waiting inside it.
 
+mod peek;
 mod recv;
 mod send;
 

@@ -1,5 +1,6 @@
 //! Receive: from the ring, or from the carrier without waiting inside it.
 
+use super::peek::{Behind, peek_behind};
 use super::{Doubt, Step, accessible, replaced, rest, take_error};
 use crate::config::Profile;
 use crate::hook::Moved;
@@ -10,7 +11,6 @@ use crate::stay::Staying;
 use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
-use crate::unwoken::Pace;
 use crate::wait::{self, Deadline, Woken};
 use crate::{
     carrier, cut, epoll, fault, foreign, guard, heir, kept, options, others, over, promised, service,
@@ -19,10 +19,8 @@ use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
-use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::user::{UserControl, UserVec};
 use bypath_sys::{Errno, sock, thread};
-use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
 /// A look that waits.
@@ -267,14 +265,8 @@ fn take(
                             }
                             done -= n;
                             let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-                            if lack.bound(s, conn, shown as u64, ends).is_none() {
-                                return Err(taken_away(s, conn));
-                            }
-                            let pause = looks.get_or_insert_with(Pace::new).next(shown as u64, BEHIND_NS);
-                            let wait = || wait_behind_carrier(call, s, ends, pause);
-                            let (goes, now) = staying.sleep(call, s, fd, wait);
-                            fd = now.ok_or(Errno::BADF)?;
-                            late = !goes;
+                            let waits = Behind { lack: &mut lack, looks: &mut looks, staying, ends };
+                            late = !waits.for_more_than(call, s, conn, &mut fd, shown as u64)?;
                             continue;
                         }
                         // Taken back just now, the ring's bytes come by the carrier: they may have been counted for the
@@ -330,15 +322,8 @@ fn take(
                             late = carrier::of(s).has_mark_within(s, want - done);
                             if !late {
                                 let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-                                if lack.bound(s, conn, (done + n) as u64, ends).is_none() {
-                                    return Err(taken_away(s, conn));
-                                }
-                                let pause =
-                                    looks.get_or_insert_with(Pace::new).next((done + n) as u64, BEHIND_NS);
-                                let wait = || wait_behind_carrier(call, s, ends, pause);
-                                let (goes, now) = staying.sleep(call, s, fd, wait);
-                                fd = now.ok_or(Errno::BADF)?;
-                                late = !goes;
+                                let waits = Behind { lack: &mut lack, looks: &mut looks, staying, ends };
+                                late = !waits.for_more_than(call, s, conn, &mut fd, (done + n) as u64)?;
                             }
                             continue;
                         }
@@ -480,13 +465,8 @@ fn take(
         };
         if shown > 0 && peek && s.has(flag::FOREIGN_BYTES) {
             // The carrier has some, too, which the kernel would tell of at once.
-            if lack.bound(s, conn, shown, ends).is_none() {
-                return Err(taken_away(s, conn));
-            }
-            let pause = looks.get_or_insert_with(Pace::new).next(shown, BEHIND_NS);
-            let (goes, now) = staying.sleep(call, s, fd, || wait_behind_carrier(call, s, ends, pause));
-            fd = now.ok_or(Errno::BADF)?;
-            late = !goes;
+            let waits = Behind { lack: &mut lack, looks: &mut looks, staying, ends };
+            late = !waits.for_more_than(call, s, conn, &mut fd, shown)?;
             continue;
         }
         let until = doubt.bound(ends);
@@ -556,48 +536,9 @@ fn loses(lost: &mut u32, s: &'static Sock, conn: &'static Conn) {
 
 /// What was told to be there was taken away by who wrote it, or never there.
 #[cold]
-fn taken_away(s: &'static Sock, conn: &'static Conn) -> Errno {
+pub fn taken_away(s: &'static Sock, conn: &'static Conn) -> Errno {
     switch::poison(s, conn);
     Errno::CONNRESET
-}
-
-/// How soon too few bytes for a MSG_PEEK are looked at again.
-const BEHIND_NS: u64 = 1_000_000;
-
-/// Too few bytes for a MSG_PEEK are in the carrier, and the kernel would tell of them at once: they are looked at again
-/// after `pause` ns. False if no more will come: the time is over, a signal came, or the stream has ended.
-#[cold]
-fn wait_behind_carrier(call: &Call, s: &Sock, deadline: Deadline, pause: u64) -> bool {
-    let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLRDHUP, revents: 0 }];
-    let bound = deadline.left().unwrap_or(u64::MAX).min(pause);
-    matches!(call.parked(|| ppoll(&mut fds, Some(bound), 0)), Ok(0)) && deadline.left() != Some(0)
-}
-
-/// MSG_PEEK read the first bytes from the carrier: if those were all, ring bytes follow. How many there are then, at most as
-/// many as `rest` ends with. `counts`: they are only counted (MSG_TRUNC).
-fn peek_behind(
-    call: &Call,
-    s: &'static Sock,
-    conn: &'static Conn,
-    head: Head,
-    buf: UserVec<'_>,
-    rest: Range<usize>,
-    counts: bool,
-) -> usize {
-    let Range { start: done, end: want } = rest;
-    let expected = conn.inc().wa.switch_k.load(Relaxed);
-    let all = carrier::of(s).arrived(s, expected, done);
-    let waiting = position::distance(head.position(), conn.inc().t.tail.load(Acquire));
-    if !all || waiting > conn.rx.size() {
-        return done;
-    }
-    let waiting = over::of_those_behind(s, conn, head, waiting);
-    let n = (waiting as usize).min(want - done);
-    let n = if n > 0 && !counts { accessible(call, buf, done, n, Access::Write) } else { n };
-    if !counts {
-        conn.rx.copy_out(head.position(), buf, done, n);
-    }
-    if conn.inc().h.head.load(Acquire) == head.raw() { done + n } else { done }
 }
 
 /// What there is to read, by the cached tail where that suffices: the writer's line is left alone.
