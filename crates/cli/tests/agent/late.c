@@ -31,6 +31,12 @@ static void die(const char *what) {
     _exit(1);
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
 static void set_key(int fd) {
     // One for somebody else; a kernel that has none refuses it.
     struct tcp_md5sig key = {.tcpm_keylen = 4, .tcpm_key = "none"};
@@ -176,8 +182,16 @@ static void by_closing_in_ring(void) {
     if (complete(&ring) != s)
         die("another number");
 }
+
+// While octets to the first one wait for room in the kernel.
+static void by_closing_full_in_ring(void) {
+    for (double until = now() + 2; now() < until;)
+        usleep(send(s, piece, 8000, MSG_DONTWAIT | MSG_NOSIGNAL) > 0 ? 50 : 1000);
+    by_closing_in_ring();
+}
 #else
 #define by_ring by_closing
+#define by_closing_full_in_ring by_closing
 #define by_closing_in_ring by_closing
 #endif
 
@@ -199,13 +213,8 @@ static const struct {
     {"ring", by_ring},
     {"closing", by_closing},
     {"closing-in-ring", by_closing_in_ring},
+    {"closing-full-in-ring", by_closing_full_in_ring},
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
 
 int main(int count, char **words) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

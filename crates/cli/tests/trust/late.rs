@@ -7,7 +7,7 @@ use crate::peer::{self, Line, Mapped};
 use crate::programs;
 use crate::victim::{PATIENCE, Process, late_program, program};
 use bypath_shm::arena::Geometry;
-use bypath_shm::direction::{Head, Path, writer_flag};
+use bypath_shm::direction::{Head, Path, ask, writer_flag};
 use bypath_sys::sock;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -162,6 +162,52 @@ fn of_what_comes_by_a_ring_that_was_taken_back_no_more_is_read_than_stood_there(
         assert!(later.parse::<u64>().expect("a count") <= most, "{way}: {later} octets");
         drop(line);
     }
+}
+
+/// What a connection still has to say, as the kernel has no room for it, and the other end can change.
+#[test]
+fn what_waits_for_room_is_said_to_nobody_who_has_the_number_next() {
+    let mut server = Process::of(late_program(), &["closing-full-in-ring"]);
+    let port = port(&mut server);
+    let Flood { line, m, bell } = Flood::to(port);
+    let mut next = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
+    m.inc().ra.ask.store(ask::RECALL, SeqCst);
+    let tail = m.out().t.tail.load(SeqCst);
+    m.ring.copy_from_slice(tail, &[0x7f]);
+    m.out().publish(tail + 1);
+    // The kernel's room is filled, and a ring begun that has more.
+    let mut waiting = 0;
+    until("the victim goes on", || {
+        let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+        std::thread::sleep(Duration::from_millis(50));
+        let now = sock::inq(line.stream.as_raw_fd()).expect("FIONREAD");
+        now > 0 && std::mem::replace(&mut waiting, now) == now
+    });
+    let (inc, size) = (m.inc(), m.ring.size());
+    until("no ring begins", || {
+        inc.ra.ask.store(ask::CONSENT, SeqCst);
+        line.hear();
+        inc.path() != Path::Kernel
+    });
+    let begun = inc.t.tail.load(SeqCst);
+    until("nothing comes by the ring", || {
+        let tail = inc.t.tail.load(SeqCst);
+        inc.h.head.store(Head::new(tail, Path::Ring).raw(), SeqCst);
+        tail > begun + size
+    });
+    // All of it is unread again.
+    until("the ring is not taken back", || {
+        let tail = inc.t.tail.load(SeqCst);
+        if inc.path() != Path::Kernel {
+            inc.h.head.store(Head::new(tail - size, Path::Ring).raw(), SeqCst);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        inc.path() == Path::Kernel
+    });
+    server.line("the victim");
+    let mut heard = Vec::new();
+    next.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    assert_eq!((next.read_to_end(&mut heard).ok(), heard.as_slice()), (Some(1), &b"w"[..]));
 }
 
 /// What poll told is not there when it is received: nobody else is served until then, where one thread serves all.
