@@ -7,7 +7,7 @@
 
 use crate::table::{self, Entry};
 use crate::thread::Call;
-use crate::{epoll, flush, foreign, fork, home, rendezvous, service, state, thread, udp};
+use crate::{cut, epoll, flush, foreign, fork, home, rendezvous, service, state, thread, udp};
 use bypath_shm::reason::Reason;
 use bypath_sys::{page, process};
 use std::sync::atomic::Ordering::*;
@@ -74,7 +74,7 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
     page::seal();
 }
 
-/// Every byte that was in a ring is in its carrier, or lost with its connection, which is reset. False if this thread can do nothing about it.
+/// Every byte that was in a ring is in its carrier, or lost with its connection, which is reset: so are those of a writer that was killed. False if this thread can do nothing about it.
 fn flushed(recalled: Reason) -> bool {
     let Some(call) = Call::enter() else { return false };
     table::each_sock(|s| {
@@ -83,6 +83,12 @@ fn flushed(recalled: Reason) -> bool {
         }
     });
     flush::wait_for_carriers(|_| true, recalled, &call);
-    table::each_sock(|s| flush::give_up(s, &call));
+    table::each_sock(|s| {
+        flush::give_up(s, &call);
+        if let Some(conn) = s.conn.get() {
+            // What lies in its ring alone nobody reads any more.
+            cut::off(s, conn, &call);
+        }
+    });
     true
 }

@@ -1,18 +1,24 @@
 // A sender is killed when what it sent last waits unread in its ring, and the receiver passes the connection on: exec, spawn, SCM_RIGHTS.
 // Who comes after it has no ring. The receiver itself reads all of it, and the end.
-// Usage: cut WAY [early], where WAY is exec (a plain program), again (with the library), failed, spawn, or passed. Prints "first N octets,
+// Usage: cut WAY [early], where WAY is exec (a plain program), again (with the library), failed, spawn, passed, or what has the library follow nothing any more
+// in the receiver itself: filter (of system calls), table (of descriptors, of a thread). Prints "first N octets,
 // next X octets, ERROR or end": what the receiver read, and what its successor did. early: the ring
 // comes up behind octets that wait in the kernel, and they are counted, too.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -95,6 +101,11 @@ static int receiver(const char *self, char **environment, pid_t *sender, int rou
     return fd;
 }
 
+static void *sleeps(void *nothing) {
+    pause();
+    return nothing;
+}
+
 static void pass(int to, int fd) {
     char octet = 0, control[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec v = {&octet, 1};
@@ -164,6 +175,17 @@ int main(int count, char **words) {
         // One after the other: what the kernel has they would share.
         waitpid(child, NULL, 0);
         rest("first", fd, had);
+        return 0;
+    }
+    if (!strcmp(way, "filter") || !strcmp(way, "table")) {
+        struct sock_filter all = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
+        struct sock_fprog filter = {1, &all};
+        // A table of its own is that of a process with one thread already.
+        pthread_t thread;
+        if (way[0] == 'f' ? prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)
+                          : pthread_create(&thread, NULL, sleeps, NULL) || unshare(CLONE_FILES))
+            die(way);
+        rest("next", fd, had);
         return 0;
     }
     int pair[2];

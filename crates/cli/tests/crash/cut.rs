@@ -80,3 +80,9 @@ fn a_program_that_is_started_is_told_no_clean_end_and_its_parent_reads_on() {
 fn who_gets_the_descriptor_is_told_no_clean_end_and_who_gave_it_reads_on() {
     cut("passed", true, true);
 }
+
+#[test]
+fn who_lets_no_library_follow_it_any_more_is_told_no_clean_end() {
+    cut("filter", false, true);
+    cut("table", false, true);
+}
