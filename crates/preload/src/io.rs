@@ -2,7 +2,7 @@
 
 use crate::child::borrowed_memory;
 use crate::datagrams::{self, Beside};
-use crate::errno::{answer, is_still, still};
+use crate::errno::{answer, fail, is_still, still};
 use crate::memory;
 use crate::real::hook;
 use crate::served::{received, received_flagged, sent};
@@ -256,7 +256,10 @@ hook! {
         }
         let moved = real(from, from_offset, out, out_offset, len, flags);
         // The end of a pair may stand for a reset.
-        if moved == 0 && len != 0 && hook::serves() { crate::served::ended(from) } else { moved }
+        if moved == 0 && len != 0 && hook::serves() {
+            return crate::served::ended(from);
+        }
+        if moved == 0 && len != 0 && hook::is_cut_short(from) { fail(libc::ECONNRESET) } else { moved }
     }
 
     /// `aio_read()`: helper threads of the C library read where nobody sees it.

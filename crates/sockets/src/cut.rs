@@ -1,5 +1,6 @@
 //! A stream whose last bytes cannot be passed on: its writer was killed, or had shut its side down before it could send them all
-//! again, and what is left lies in a ring, which nobody has who gets the socket from this process.
+//! again, and what is left lies in a ring, which nobody has who gets the socket from this process, nor the kernel, where it reads by itself (splice, AIO,
+//! io_uring).
 //!
 //! The kernel would show him the end of the stream, and he would take what he has for all. So the connection is dissolved: he is told an
 //! error at each read. Whoever has the ring reads what is left there, and then the end. See docs/switch-protocol.md, "Endings".
@@ -22,6 +23,20 @@ pub fn off(s: &'static Sock, conn: &'static Conn, call: &Call) {
         if !carrier::of(s).dissolve(s) {
             conn.inc().wa.flags.fetch_and(!writer_flag::CUT, AcqRel);
         }
+    }
+}
+
+/// The same before the kernel is to read by a call that nobody sees.
+pub fn off_unseen(s: &'static Sock) {
+    if let (Some(conn), Some(call)) = (s.conn.get(), Call::enter()) {
+        off(s, conn, &call);
+    }
+}
+
+/// The same before a call that reads what the kernel has, once it has nothing.
+pub fn off_when_read(s: &'static Sock) {
+    if sock::inq(s.carrier()) == Ok(0) {
+        off_unseen(s);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::flush;
 use crate::switch;
 use crate::table::{self, flag};
 use crate::thread::Call;
-use crate::{heir, log, over, state, udp};
+use crate::{cut, heir, log, over, state, udp};
 use bypath_shm::direction::{Path, ask};
 use bypath_shm::reason::Reason;
 use bypath_sys::poll;
@@ -55,6 +55,7 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
         // What is closed there, connected anew or given an option nobody sees.
         table::each_sock(|s| {
             if let Some(conn) = s.conn.get() {
+                cut::off(s, conn, &call);
                 over::seal(s, conn, true);
             }
         });

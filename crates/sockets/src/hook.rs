@@ -22,8 +22,8 @@ use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;
 pub use crate::verdict::{Cold, Verdict};
 use crate::{
-    carrier, connects, epoll, flush, fork, heir, life, log, options, peer, poll, promised, ready, sealed,
-    service, signals, state, stream, switch, thread, uring,
+    carrier, connects, cut, epoll, flush, fork, heir, life, log, options, peer, poll, promised, ready,
+    sealed, service, signals, state, stream, switch, thread, uring,
 };
 pub use bypath_shm::datagram as record;
 pub use bypath_shm::reason::Reason;
@@ -238,6 +238,9 @@ pub fn recall(fd: i32, reason: Reason, forever: bool) {
     }
     let uncountable = reason == Reason::RecalledSplice && !carrier::is_counted(s);
     switch::recall_both(s, reason, forever || uncountable);
+    if reason == Reason::RecalledSplice {
+        cut::off_unseen(s);
+    }
     if reason == Reason::RecalledStdio && !s.has(flag::USED) && is_open(s) {
         // What the C library moves for a stream nobody sees: it counts from here on.
         s.set_used();
@@ -277,7 +280,11 @@ pub fn recall_for_splice(fd: i32, sending: bool) {
         promised::forget(s);
     }
     if !carrier::is_counted(s) {
-        return switch::recall_both(s, Reason::RecalledSplice, true);
+        switch::recall_both(s, Reason::RecalledSplice, true);
+        if !sending {
+            cut::off_when_read(s);
+        }
+        return;
     }
     let (Some(conn), Some(call)) = (s.conn.get(), thread::Call::enter()) else { return };
     if sending {
@@ -285,7 +292,15 @@ pub fn recall_for_splice(fd: i32, sending: bool) {
     } else {
         switch::recall_incoming(s, conn, Reason::RecalledSplice);
         switch::end_recall(s, conn);
+        cut::off_when_read(s);
     }
+}
+
+/// After such a call found the end: whether there is more, which only rings have.
+pub fn is_cut_short(fd: i32) -> bool {
+    let Some(s) = table::sock(fd) else { return false };
+    cut::off_when_read(s);
+    s.conn.get().is_some_and(cut::is_off)
 }
 
 /// How a file gets into a connection (sendfile).

@@ -80,7 +80,7 @@ pub fn without_late(s: &Sock, conn: &Conn, mut seen: Seen) -> Seen {
 #[cold]
 #[inline(never)]
 pub fn bound(s: &Sock, conn: &Conn, seen: &mut Seen) {
-    if whose::is_lost(s) {
+    if whose::is_lost(s, conn) {
         end(s);
     }
     if s.has(flag::EMPTIED) {

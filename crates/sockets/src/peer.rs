@@ -321,6 +321,9 @@ impl Peer {
         let control = self.control.load(Acquire);
         let mut message = [0u8; crate::rendezvous::MESSAGE_SIZE];
         for _ in 0..64 {
+            if strangers::is_busy() {
+                return;
+            }
             match unix::recv(control, &mut message, state::floor()) {
                 Ok(Some(r)) if r.len > 0 => crate::rendezvous::control_message(self, &message[..r.len], &r),
                 _ => return,

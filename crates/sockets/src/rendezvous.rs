@@ -44,6 +44,11 @@ const LATER_BYTES: u64 = 64 * 1024;
 /// After dealings with strangers: their ends of connections may be watched by millions, all of whom the kernel tells of each word, and of the close.
 pub static STRANGERS: Rest = Rest::new();
 
+/// Whether anything of others may be taken now.
+pub fn may_meet() -> bool {
+    STRANGERS.is_over() && !strangers::is_busy()
+}
+
 /// Rendezvous under way. Changes under [`state::LIFE`].
 static MEETINGS: AtomicU32 = AtomicU32::new(0);
 
@@ -151,7 +156,7 @@ fn attempt(s: &'static Sock, calls: u64) {
             return;
         }
     }
-    if MEETINGS.load(Relaxed) >= most_meetings() && !end_overdue(state) || !STRANGERS.is_over() {
+    if MEETINGS.load(Relaxed) >= most_meetings() && !end_overdue(state) || !may_meet() {
         // Its turn comes: nothing is known about its other end yet.
         s.due_calls.store(calls + 1, Relaxed);
         return;
@@ -415,7 +420,7 @@ fn calls(s: &Sock) -> Result<bool, Reason> {
     if listener < 0 {
         return if dialled < 0 { Err(Reason::PeerPlain) } else { Ok(false) };
     }
-    if !STRANGERS.is_over() {
+    if !may_meet() {
         return Ok(false);
     }
     let caller = match calling::accept(s, listener) {

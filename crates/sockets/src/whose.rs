@@ -4,8 +4,9 @@
 //! it shares with this one: then the number is another socket's, or the socket has another partner, and what is still to be said to the first one, or done to
 //! its connection, is nobody's.
 
-use crate::state;
+use crate::peer::Conn;
 use crate::table::{self, NEVER_OPEN, Sock, flag};
+use crate::{cut, state};
 use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, sock};
 use std::sync::atomic::Ordering::*;
@@ -17,9 +18,9 @@ pub fn is_its_number(s: &Sock, fd: i32) -> bool {
     !is_doubted(s) || !leads_elsewhere(s, fd)
 }
 
-/// Whether there is no way any more to hear of the other end, as [`is_its_number`]: it is enough that the connection was dissolved.
-pub fn is_lost(s: &Sock) -> bool {
-    is_doubted(s) && is_connected(s, s.carrier()) != Ok(true)
+/// Whether there is no way any more to hear of the other end, as [`is_its_number`]: it is enough that the connection was dissolved, but by this library.
+pub fn is_lost(s: &Sock, conn: &Conn) -> bool {
+    is_doubted(s) && !is_connected(s, s.carrier()).unwrap_or_else(|_| cut::is_off(conn))
 }
 
 #[inline]

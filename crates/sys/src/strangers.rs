@@ -2,7 +2,8 @@
 //!
 //! The last close of a socket with SO_LINGER waits for its octets, for as long as its maker said, and so does the close of an
 //! AF_UNIX socket in whose queue such a one is. The kernel spares a thread that ends (inet_release asks for PF_EXITING), so such
-//! descriptors are closed last by one that does nothing but end. It spares nobody a file of a file system that a user serves himself (FUSE), which
+//! descriptors are closed last by one that does nothing but end. It has a table of its own, and of all others lets go at once: what the program closes
+//! meanwhile is closed, however long that end takes. It spares nobody a file of a file system that a user serves himself (FUSE), which
 //! is asked at each close: who can, asks [`Kernels`] first.
 
 use crate::signal::Blocked;
@@ -24,20 +25,64 @@ const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
 #[cfg(target_arch = "x86_64")]
 static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
 
+/// How many descriptors one thread holds.
+const AT_ONCE: usize = 256;
+
+/// Threads whose end takes long, by their numbers; 0: a free place.
+static LATE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+
+/// Whether so many threads of [`close`] wait for what they close that nothing more is to be taken from anybody: each descriptor might hold another one.
+#[inline]
+pub fn is_busy() -> bool {
+    LATE.iter().all(is_late)
+}
+
+fn is_late(place: &AtomicU32) -> bool {
+    let tid = place.load(Relaxed);
+    if tid != 0 && !thread::is_alive(tid) {
+        // Another one may have taken the place meanwhile.
+        return place.compare_exchange(tid, 0, Relaxed, Relaxed).is_err();
+    }
+    tid != 0
+}
+
 /// What the two have in common: 1 tells the other thread to end, and it is 0 when that needs this memory no more.
 #[derive(Debug)]
 struct Words {
     over: AtomicU32,
     runs: AtomicU32,
+    /// The first and last number of each range that it lets go of, in their order. The end: a last number below the first one.
+    others: [[u32; 2]; AT_ONCE + 2],
 }
 
 impl Words {
-    const fn new() -> Words {
-        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1) }
+    /// For a thread that holds all.
+    const fn of_all() -> Words {
+        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1), others: [[1, 0]; AT_ONCE + 2] }
+    }
+
+    /// For one that holds these, [`AT_ONCE`] at most.
+    fn new(files: &[i32]) -> Words {
+        let mut words = Words::of_all();
+        let mut held = [u32::MAX; AT_ONCE];
+        held.iter_mut()
+            .zip(files)
+            .for_each(|(place, file)| *place = u32::try_from(*file).unwrap_or(u32::MAX));
+        held.sort_unstable();
+        let (mut next, mut count) = (0, 0);
+        // The last one of them ends what is beyond the others.
+        for file in held.into_iter().chain([u32::MAX]) {
+            if next < file {
+                words.others[count] = [next, file - 1];
+                count += 1;
+            }
+            next = file.saturating_add(1);
+        }
+        words
     }
 }
 
-/// As long as it lives no close of a descriptor that is open already is the last one. Then they are over, and nobody has waited. Keeps
+/// As long as it lives no close of these descriptors is the last one. Then they are over, and nobody has waited. Keeps
 /// signals back meanwhile, and costs some 50 us, more with many descriptors: for what strangers sent. Where no thread may be made (a filter, a limit, a pid namespace
 /// for children) it does nothing. It allocates: [`close`] does not.
 #[derive(Debug)]
@@ -50,13 +95,18 @@ pub struct Others {
 impl Others {
     /// Of all that are open.
     pub fn new() -> Others {
-        let (words, _blocked) = (Box::new(Words::new()), Blocked::all());
+        Others::of(Words::of_all())
+    }
+
+    fn of(words: Words) -> Others {
+        let (words, _blocked) = (Box::new(words), Blocked::all());
         Others { tid: holder(&words), words, _blocked }
     }
 
-    /// If one of these may make its close wait.
+    /// If one of these, 256 at most, may make its close wait.
     pub fn among<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Option<Others> {
-        (!fds.into_iter().all(|file| is_harmless(file.as_raw_fd()))).then(Others::new)
+        let files: Vec<_> = fds.into_iter().map(AsRawFd::as_raw_fd).take(AT_ONCE).collect();
+        (!files.iter().all(|file| is_harmless(*file))).then(|| Others::of(Words::new(&files)))
     }
 }
 
@@ -111,14 +161,13 @@ fn is_harmless(file: i32) -> bool {
 
 /// Closes descriptors without ever waiting for what a last close waits for.
 pub fn close(fds: &[i32]) {
-    if fds.is_empty() {
-        return;
-    }
-    let (words, _blocked) = (Words::new(), Blocked::all());
-    let tid = holder(&words);
-    fds.iter().for_each(|file| fd::close(*file));
-    if let Some(tid) = tid {
-        dismiss(&words, tid);
+    for some in fds.chunks(AT_ONCE) {
+        let (words, _blocked) = (Words::new(some), Blocked::all());
+        let tid = holder(&words);
+        some.iter().for_each(|file| fd::close(*file));
+        if let Some(tid) = tid {
+            dismiss(&words, tid);
+        }
     }
 }
 
@@ -184,13 +233,25 @@ fn holder(words: &Words) -> Option<u32> {
     const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_CHILD_CLEARTID;
     let made: isize;
     // SAFETY: the new thread shares this memory, and until it ends neither uses the stack (all that it needs is in registers) nor,
-    // as all signals are blocked, runs a handler. It reads the word and the time-out, and the kernel clears `runs` when it has left this memory, for
+    // as all signals are blocked, runs a handler. It reads the word, the ranges and the time-out, and the kernel clears `runs` when it has left this memory, for
     // which `dismiss` waits. For the calling thread this is a system call.
     unsafe {
         core::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
+            // close_range(first, last, 0) for each range
+            "3:",
+            "mov edi, dword ptr [{others}]",
+            "mov esi, dword ptr [{others} + 4]",
+            "cmp esi, edi",
+            "jb 4f",
+            "xor edx, edx",
+            "mov eax, {close_range}",
+            "syscall",
+            "add {others}, 8",
+            "jmp 3b",
+            "4:",
             // futex(over, FUTEX_WAIT, 0, patience), exit(0)
             "mov eax, {futex}",
             "mov rdi, {over}",
@@ -205,7 +266,10 @@ fn holder(words: &Words) -> Option<u32> {
             "2:",
             futex = const libc::SYS_futex,
             exit = const libc::SYS_exit,
+            close_range = const libc::SYS_close_range,
             over = in(reg) words.over.as_ptr(),
+            // It is the new thread's own, and moves there.
+            others = in(reg) words.others.as_ptr(),
             patience = in(reg) &raw const PATIENCE,
             inlateout("rax") libc::SYS_clone as isize => made,
             inlateout("rdi") FLAGS as usize => _,
@@ -226,7 +290,7 @@ fn holder(_: &Words) -> Option<u32> {
     None
 }
 
-/// Has the other thread end; its closes are over when this returns, or soon if one of all that are open takes its time.
+/// Has the other thread end; its closes are over when this returns, or later if one of them takes its time.
 fn dismiss(words: &Words, tid: u32) {
     words.over.store(1, Release);
     futex::wake(&words.over, 1);
@@ -234,7 +298,14 @@ fn dismiss(words: &Words, tid: u32) {
         futex::wait(&words.runs, 1, u64::from(u32::MAX));
     }
     let until = clock::monotonic_ns() + LONGEST_LOOK;
-    while thread::is_alive(tid) && clock::monotonic_ns() < until {
+    while thread::is_alive(tid) {
+        if clock::monotonic_ns() >= until {
+            let takes = |place: &&AtomicU32| {
+                !is_late(place) && place.compare_exchange(0, tid, Relaxed, Relaxed).is_ok()
+            };
+            let _ = LATE.iter().find(takes);
+            return;
+        }
         thread::yield_now();
     }
 }
@@ -242,6 +313,7 @@ fn dismiss(words: &Words, tid: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poll;
     use std::io::Write;
     use std::os::fd::{FromRawFd, IntoRawFd};
     use std::os::unix::fs::FileExt;
@@ -279,6 +351,56 @@ mod tests {
         is_quick(|| close(&[lingers]));
         // Another test may have the number by now.
         assert_ne!(fd::identity(lingers), Ok(was), "it is closed");
+    }
+
+    #[test]
+    fn ranges_of_others_are_all_numbers_but_these() {
+        let ranges = |files: &[i32]| {
+            let words = Words::new(files);
+            words.others.into_iter().take_while(|[first, last]| first <= last).collect::<Vec<_>>()
+        };
+        let most = u32::MAX - 1;
+        assert_eq!(ranges(&[]), [[0, most]]);
+        assert_eq!(ranges(&[0, 1]), [[2, most]]);
+        assert_eq!(ranges(&[7, 3, 4, 3, -1]), [[0, 2], [5, 6], [8, most]]);
+        let all: Vec<_> = (0..AT_ONCE as i32).map(|n| 2 * n + 1).collect();
+        let last = 2 * AT_ONCE as u32;
+        assert_eq!(ranges(&all).len(), AT_ONCE + 1);
+        assert_eq!((ranges(&all)[0], ranges(&all)[AT_ONCE]), ([0, 0], [last, most]));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_is_closed_meanwhile_is_closed() {
+        use std::io::Read;
+        let [(mut held, holds), (mut other, lets_go)] = [(); 2].map(|()| std::io::pipe().unwrap());
+        let _blocked = Blocked::all();
+        let words = Words::new(&[holds.as_raw_fd()]);
+        let tid = holder(&words).unwrap();
+        drop(lets_go);
+        assert_eq!(other.read(&mut [0]).unwrap(), 0);
+        assert_eq!(words.runs.load(Acquire), 1, "not because it has ended");
+        drop(holds);
+        assert_eq!(poll::now(held.as_raw_fd(), libc::POLLIN) & libc::POLLHUP, 0, "it is held");
+        dismiss(&words, tid);
+        assert_eq!(held.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn late_threads_are_counted_until_they_have_ended() {
+        let (held, holds) = std::io::pipe().unwrap();
+        let _blocked = Blocked::all();
+        let words = Words::new(&[holds.as_raw_fd(), held.as_raw_fd()]);
+        let (tid, place) = (holder(&words).unwrap(), AtomicU32::new(0));
+        assert!(!is_late(&place));
+        place.store(tid, Relaxed);
+        assert!(is_late(&place));
+        dismiss(&words, tid);
+        while thread::is_alive(tid) {
+            thread::yield_now();
+        }
+        assert!(!is_late(&place) && place.load(Relaxed) == 0);
     }
 
     #[test]

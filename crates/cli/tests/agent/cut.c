@@ -1,7 +1,7 @@
 // A sender is killed when what it sent last waits unread in its ring, and the receiver passes the connection on: exec, spawn, SCM_RIGHTS.
 // Who comes after it has no ring. The receiver itself reads all of it, and the end.
 // Usage: cut WAY [early], where WAY is exec (a plain program), again (with the library), failed, spawn, passed, or what has the library follow nothing any more
-// in the receiver itself: filter (of system calls), table (of descriptors, of a thread). Prints "first N octets,
+// in the receiver itself, or the kernel read: splice, ring (of io_uring, of which nobody asks anything), filter (of system calls), table (of descriptors, of a thread). Prints "first N octets,
 // next X octets, ERROR or end": what the receiver read, and what its successor did. early: the ring
 // comes up behind octets that wait in the kernel, and they are counted, too.
 #define _GNU_SOURCE
@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -186,6 +187,25 @@ int main(int count, char **words) {
                           : pthread_create(&thread, NULL, sleeps, NULL) || unshare(CLONE_FILES))
             die(way);
         rest("next", fd, had);
+        return 0;
+    }
+    if (!strcmp(way, "splice")) {
+        int pipes[2];
+        ssize_t n;
+        size_t all = 0;
+        if (pipe(pipes))
+            die("pipe");
+        while ((n = splice(fd, NULL, pipes[1], NULL, LAST, 0)) > 0)
+            all += n;
+        printf("next %zu octets, %s\n", all, n == 0 ? "end" : strerror(errno));
+        rest("first", fd, n == 0 ? all : had);
+        return 0;
+    }
+    if (!strcmp(way, "ring")) {
+        // What it is made with does not matter.
+        char parameters[120] = {0};
+        syscall(SYS_io_uring_setup, 8, parameters);
+        rest("first", fd, had);
         return 0;
     }
     int pair[2];

@@ -86,3 +86,21 @@ fn who_lets_no_library_follow_it_any_more_is_told_no_clean_end() {
     cut("filter", false, true);
     cut("table", false, true);
 }
+
+#[test]
+fn splice_finds_no_clean_end_and_who_called_it_reads_on() {
+    let of = |next: u32, end: &str| {
+        [("next".to_owned(), next, end.to_owned()), ("first".to_owned(), LAST, "end".to_owned())]
+    };
+    assert_eq!(said("splice", false, &[]), of(LAST, "end"), "on the kernel");
+    let library = programs::library().to_str().expect("a plain path");
+    for _ in 0..3 {
+        let seen = said("splice", false, &[("LD_PRELOAD", library), ("BYPATH_UPGRADE", "eager")]);
+        assert_eq!(seen, of(0, "Connection reset by peer"));
+    }
+}
+
+#[test]
+fn who_makes_an_io_uring_reads_on_to_the_end() {
+    cut("ring", true, false);
+}

@@ -258,7 +258,7 @@ pub fn look(r: &Record, fd: i32) {
         }
     }
     for _ in 0..4 {
-        if !STRANGERS.is_over() {
+        if !rendezvous::may_meet() {
             break;
         }
         let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { break };
@@ -493,7 +493,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     if found.cookie == own {
         return Err(Reason::ToItself);
     }
-    if !STRANGERS.is_over() {
+    if !rendezvous::may_meet() {
         return Err(Reason::PeerPlain);
     }
     let (theirs, len) = name(found.cookie);
