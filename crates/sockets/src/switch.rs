@@ -502,8 +502,9 @@ fn sent_again(s: &Sock, conn: &Conn) -> Option<u64> {
         return None;
     }
     let (taken, before) = (s.end().r.kernel_bytes.load(Acquire), inc.wa.switch_k.load(Relaxed));
-    // Only the kernel knows that these are all; what a reset threw away comes before the ring's bytes.
-    (taken >= before && carrier::of(s).arrived(s, taken, 0)).then(|| taken - before)
+    // Only the kernel knows that these are all; what a reset threw away comes before the ring's bytes. After a shutdown for reading it says so while they come.
+    let is_all = || carrier::of(s).arrived(s, taken, 0) && (!s.has(flag::NO_READ) || waiting::peer_end(s).0);
+    (taken >= before && is_all()).then(|| taken - before)
 }
 
 /// Free ring bytes for the writer whose true tail is `tail`, by the head as it is now.
@@ -592,6 +593,13 @@ pub fn is_under_way(s: &Sock, owed: u64) -> bool {
         return s.conn.get().is_some_and(flushing);
     }
     carrier::of(s).received(s).is_ok_and(|received| received < owed)
+}
+
+/// Whether more of the carrier is due than a read that found nothing has seen: it has come since, or is [`owed`].
+#[cold]
+pub fn comes_yet(s: &Sock, owed: Option<u64>) -> bool {
+    // In this order: what is not on its way any more is there.
+    owed.is_some_and(|owed| is_under_way(s, owed)) || bypath_sys::sock::inq(s.carrier()).is_ok_and(|n| n > 0)
 }
 
 /// The writer's lock was taken over from a dead sibling: finishes what it may have left half done. Kernel truth

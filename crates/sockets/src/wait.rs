@@ -13,7 +13,7 @@ use crate::peer::Conn;
 use crate::siblings;
 use crate::state;
 use crate::switch;
-use crate::table::Sock;
+use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::unwoken;
 use crate::uring;
@@ -422,8 +422,10 @@ pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) -> bool {
         return false;
     }
     let begin = clock::monotonic_ns();
-    let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLIN, revents: 0 }];
-    let _ = call.parked(|| ppoll(&mut fds, Some(PAUSE_NS), 0));
+    // Shut down for reading, it is always told to be readable.
+    let (carrier, pause) = if s.has(flag::NO_READ) { (-1, PAUSE_NS / 5) } else { (s.carrier(), PAUSE_NS) };
+    let mut fds = [PollFd { fd: carrier, events: libc::POLLIN, revents: 0 }];
+    let _ = call.parked(|| ppoll(&mut fds, Some(pause), 0));
     FLUSHES.spend(begin);
     true
 }
@@ -467,7 +469,9 @@ pub fn peer_check_due(s: &Sock, every_us: u64) -> bool {
 pub fn peer_end(s: &Sock) -> (bool, bool) {
     let events = bypath_sys::poll::now(s.carrier(), libc::POLLRDHUP);
     let reset = events & (libc::POLLERR | libc::POLLHUP) != 0;
-    (events & libc::POLLRDHUP != 0 || reset, reset)
+    let ended = events & libc::POLLRDHUP != 0 || reset;
+    // Of what this side has shut down itself poll says the same.
+    (ended && (!s.has(flag::NO_READ) || carrier::of(s).has_finished(s)), reset)
 }
 
 #[cfg(test)]

@@ -66,3 +66,13 @@ fn what_a_family_without_room_holds_is_nobody_elses() {
         "{parent:?} of the parent's came up, {most:?} of the client's"
     );
 }
+
+/// What was there is read once, though it is just being taken back.
+#[test]
+fn what_is_there_when_reading_is_shut_down_is_read_once() {
+    let program = programs::compile("half", &["half.c"], &[]);
+    for octets in ["1", "60000"] {
+        let ran = same(&program, &["200", octets], &[]);
+        assert!(ran.ring_bytes() > 100_000, "{} bytes went through rings", ran.ring_bytes());
+    }
+}

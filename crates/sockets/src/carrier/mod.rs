@@ -169,6 +169,9 @@ pub trait Backend: Sync {
     /// Whoever reads from it is told an error from now on, and not its end. False if the kind knows no such thing.
     fn dissolve(&self, s: &Sock) -> bool;
 
+    /// Whether the other end has ended its stream, where this one has shut that down: what is there to read does not tell.
+    fn has_finished(&self, s: &Sock) -> bool;
+
     /// Bytes that the kernel would discard if the connection were reset now.
     fn discardable(&self, s: &Sock) -> usize;
 

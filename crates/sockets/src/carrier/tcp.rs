@@ -159,6 +159,11 @@ impl Backend for Tcp {
         sock::disconnect(whose::carrier(s)).is_ok()
     }
 
+    fn has_finished(&self, s: &Sock) -> bool {
+        // TIME_WAIT, CLOSE, CLOSE_WAIT, LAST_ACK and CLOSING (net/tcp_states.h).
+        sock::tcp_counts(s.carrier()).map_or(true, |counts| matches!(counts.state, 6..=9 | 11))
+    }
+
     fn discardable(&self, s: &Sock) -> usize {
         sock::unsent(s.carrier()).unwrap_or(0)
     }

@@ -112,6 +112,11 @@ impl Backend for Unix {
         false
     }
 
+    fn has_finished(&self, _s: &Sock) -> bool {
+        // Either shutdown is both ends'.
+        true
+    }
+
     fn discardable(&self, _s: &Sock) -> usize {
         // What was sent lies in the other end's queue, and stays there.
         0

@@ -236,9 +236,15 @@ fn take(
             Ok(Readable::Drain(head)) => {
                 match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
                     Ok(0) if want > done => {
-                        s.set(flag::PEER_GONE);
-                        over::seen(s, conn);
+                        end_is_seen(s, conn);
                         if switch::try_drained(s, conn, head) {
+                            continue;
+                        }
+                        let before = Some(inc.wa.switch_k.load(Relaxed));
+                        if s.has(flag::NO_READ) && patience > 0 && switch::comes_yet(s, before) {
+                            if !gives_way(call, s, &mut fd, &mut patience, staying) {
+                                return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                            }
                             continue;
                         }
                         // The carrier lost bytes (a reset): what follows them in the ring never arrived.
@@ -350,15 +356,8 @@ fn take(
                             // Readiness was reported from the ring: its bytes are on their way to the carrier, as soon
                             // as their writer and the kernel get a processor.
                             if switch::is_under_way(s, owed) {
-                                patience -= 1;
-                                let wait = || wait::for_flush(call, s, patience < PATIENCE - 20);
-                                let (goes, now) = staying.sleep(call, s, fd, wait);
-                                let Some(now) = now else {
+                                if !gives_way(call, s, &mut fd, &mut patience, staying) {
                                     return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
-                                };
-                                fd = now;
-                                if !goes {
-                                    patience = 0;
                                 }
                             } else {
                                 // They came just now, or another thread has read them.
@@ -372,6 +371,19 @@ fn take(
                         {
                             return Err(e);
                         }
+                    }
+                    // So it says of a queue without octets, too, once this side has shut it down.
+                    Ok(0)
+                        if want > done
+                            && patience > 0
+                            && s.has(flag::NO_READ)
+                            && !s.has(flag::EMPTIED)
+                            && switch::comes_yet(s, owed) =>
+                    {
+                        if !gives_way(call, s, &mut fd, &mut patience, staying) {
+                            return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                        }
+                        continue;
                     }
                     other => {
                         let is_end =
@@ -525,6 +537,16 @@ fn take(
     }
 }
 
+/// Octets that were told are on their way, as soon as their writer and the kernel get a processor. False: another thread has closed `fd`.
+fn gives_way(call: &Call, s: &'static Sock, fd: &mut i32, patience: &mut u32, staying: &mut Staying) -> bool {
+    *patience -= 1;
+    let (goes, now) = staying.sleep(call, s, *fd, || wait::for_flush(call, s, *patience < PATIENCE - 20));
+    if !goes {
+        *patience = 0;
+    }
+    now.inspect(|now| *fd = *now).is_some()
+}
+
 /// Something was not what it looked like, as others have read what a call was about to, or say so.
 #[cold]
 fn loses(lost: &mut u32, s: &'static Sock, conn: &'static Conn) {
@@ -659,6 +681,15 @@ fn carrier_recv(
     })
 }
 
+/// A read of the carrier found nothing, which is its end, but where this side has shut it down.
+#[cold]
+fn end_is_seen(s: &'static Sock, conn: &'static Conn) {
+    if !s.has(flag::NO_READ) || carrier::of(s).has_finished(s) {
+        s.set(flag::PEER_GONE);
+        over::seen(s, conn);
+    }
+}
+
 /// A read of the carrier reported its end: bytes of ours that wait in the outgoing ring must meet the kernel's answer
 /// before the program hears of it.
 #[cold]
@@ -713,8 +744,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
             },
         },
         Ok(0) => {
-            s.set(flag::PEER_GONE);
-            over::seen(s, conn);
+            end_is_seen(s, conn);
             if let Some(call) = Call::enter() {
                 switch::peer_ended(s, conn, false, &call);
             }
