@@ -11,7 +11,7 @@ use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
 #[cfg(feature = "link")]
 use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// How long it is asked at most whether the other thread has ended, in ns. A yield takes a time slice where processors are busy.
 const LONGEST_LOOK: u64 = 100_000;
@@ -46,39 +46,98 @@ fn is_late(place: &AtomicU32) -> bool {
     tid != 0
 }
 
+/// How many descriptors of others may be [in hand](InHand) at once.
+const MOST_IN_HAND: usize = 512;
+/// Their numbers plus one; 0: a free place.
+static IN_HAND: [AtomicI32; MOST_IN_HAND] = [const { AtomicI32::new(0) }; MOST_IN_HAND];
+/// The number of the thread that [takes](take) some, or has the table copied.
+static TAKES: AtomicU32 = AtomicU32::new(0);
+
+/// Descriptors that came from others and are not dealt with yet, but for numbers below 0. A thread of [`close`] lets go of none of them: it might wait there,
+/// and keep what is the program's. Those beyond the [room](have_room_for) are not known.
+#[derive(Debug)]
+pub struct InHand<const N: usize>([i32; N]);
+
+impl<const N: usize> InHand<N> {
+    /// Within [`take`].
+    pub fn new(files: [i32; N]) -> InHand<N> {
+        let mut places = IN_HAND.iter();
+        for file in files.iter().filter(|file| **file >= 0) {
+            let takes = |place: &AtomicI32| place.compare_exchange(0, file + 1, Relaxed, Relaxed).is_ok();
+            places.find(|place| takes(place));
+        }
+        InHand(files)
+    }
+}
+
+impl<const N: usize> Drop for InHand<N> {
+    fn drop(&mut self) {
+        let mut places = IN_HAND.iter();
+        for file in self.0.iter().filter(|file| **file >= 0) {
+            let gives = |place: &AtomicI32| place.compare_exchange(file + 1, 0, Relaxed, Relaxed).is_ok();
+            if !places.any(gives) {
+                // It stands before the last one.
+                places = IN_HAND.iter();
+                places.any(gives);
+            }
+        }
+    }
+}
+
+/// Whether so many more are known as being in hand.
+pub fn have_room_for(count: usize) -> bool {
+    IN_HAND.iter().filter(|place| place.load(Relaxed) == 0).count() >= count
+}
+
+/// Takes descriptors of others, and notes that they are [in hand](InHand), while no thread copies the table.
+pub fn take<R>(takes: impl FnOnce() -> R) -> R {
+    let _blocked = Blocked::all();
+    let own = thread::tid();
+    loop {
+        match TAKES.compare_exchange(0, own, Acquire, Relaxed) {
+            Ok(_) => break,
+            // A thread of the process that this one was forked from, or one that was killed.
+            Err(other) if !thread::is_alive(other) => {
+                let _ = TAKES.compare_exchange(other, 0, Relaxed, Relaxed);
+            }
+            Err(_) => thread::yield_now(),
+        }
+    }
+    let result = takes();
+    TAKES.store(0, Release);
+    result
+}
+
 /// What the two have in common: 1 tells the other thread to end, and it is 0 when that needs this memory no more.
 #[derive(Debug)]
 struct Words {
     over: AtomicU32,
     runs: AtomicU32,
-    /// The first and last number of each range that it lets go of, in their order. The end: a last number below the first one.
-    others: [[u32; 2]; AT_ONCE + 2],
+    /// The numbers that it holds, in their order, and [`END`]: of those between it lets go.
+    held: [u32; AT_ONCE + MOST_IN_HAND + 1],
 }
 
+const END: u32 = u32::MAX;
+
 impl Words {
-    /// For a thread that holds all.
-    const fn of_all() -> Words {
-        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1), others: [[1, 0]; AT_ONCE + 2] }
+    const fn new() -> Words {
+        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1), held: [END; AT_ONCE + MOST_IN_HAND + 1] }
     }
 
-    /// For one that holds these, [`AT_ONCE`] at most.
-    fn new(files: &[i32]) -> Words {
-        let mut words = Words::of_all();
-        let mut held = [u32::MAX; AT_ONCE];
-        held.iter_mut()
-            .zip(files)
-            .for_each(|(place, file)| *place = u32::try_from(*file).unwrap_or(u32::MAX));
-        held.sort_unstable();
-        let (mut next, mut count) = (0, 0);
-        // The last one of them ends what is beyond the others.
-        for file in held.into_iter().chain([u32::MAX]) {
-            if next < file {
-                words.others[count] = [next, file - 1];
-                count += 1;
-            }
-            next = file.saturating_add(1);
-        }
-        words
+    /// Of a thread that holds these, [`AT_ONCE`] at most, and what is in hand; `None`: all.
+    fn hold(&mut self, files: Option<&[i32]>) -> Option<u32> {
+        let Some(files) = files else {
+            // None is between them.
+            self.held = std::array::from_fn(|_| END);
+            return holder(self, false);
+        };
+        take(|| {
+            let in_hand = IN_HAND.iter().map(|place| place.load(Relaxed) - 1);
+            let numbers = files.iter().copied().chain(in_hand).filter_map(|file| u32::try_from(file).ok());
+            self.held.iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
+            self.held.sort_unstable();
+            holder(self, true)
+        })
     }
 }
 
@@ -95,18 +154,18 @@ pub struct Others {
 impl Others {
     /// Of all that are open.
     pub fn new() -> Others {
-        Others::of(Words::of_all())
+        Others::of(None)
     }
 
-    fn of(words: Words) -> Others {
-        let (words, _blocked) = (Box::new(words), Blocked::all());
-        Others { tid: holder(&words), words, _blocked }
+    fn of(files: Option<&[i32]>) -> Others {
+        let (mut words, _blocked) = (Box::new(Words::new()), Blocked::all());
+        Others { tid: words.hold(files), words, _blocked }
     }
 
     /// If one of these, 256 at most, may make its close wait.
     pub fn among<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Option<Others> {
         let files: Vec<_> = fds.into_iter().map(AsRawFd::as_raw_fd).take(AT_ONCE).collect();
-        (!files.iter().all(|file| is_harmless(*file))).then(|| Others::of(Words::new(&files)))
+        (!files.iter().all(|file| is_harmless(*file))).then(|| Others::of(Some(&files)))
     }
 }
 
@@ -162,8 +221,8 @@ fn is_harmless(file: i32) -> bool {
 /// Closes descriptors without ever waiting for what a last close waits for.
 pub fn close(fds: &[i32]) {
     for some in fds.chunks(AT_ONCE) {
-        let (words, _blocked) = (Words::new(some), Blocked::all());
-        let tid = holder(&words);
+        let (mut words, _blocked) = (Words::new(), Blocked::all());
+        let tid = words.hold(Some(some));
         some.iter().for_each(|file| fd::close(*file));
         if let Some(tid) = tid {
             dismiss(&words, tid);
@@ -227,31 +286,36 @@ pub fn close_listener(listener: i32) {
     }
 }
 
-/// A thread with descriptors of its own that ends once `over` is 1, or this process does; `None` if there can be none.
+/// A thread with descriptors of its own that ends once `over` is 1, or this process does; `None` if there can be none. `lets_go`: of those that it is not to
+/// hold.
 #[cfg(target_arch = "x86_64")]
-fn holder(words: &Words) -> Option<u32> {
+fn holder(words: &Words, lets_go: bool) -> Option<u32> {
     const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_CHILD_CLEARTID;
     let made: isize;
     // SAFETY: the new thread shares this memory, and until it ends neither uses the stack (all that it needs is in registers) nor,
-    // as all signals are blocked, runs a handler. It reads the word, the ranges and the time-out, and the kernel clears `runs` when it has left this memory, for
+    // as all signals are blocked, runs a handler. It reads the word, the numbers and the time-out, and the kernel clears `runs` when it has left this memory, for
     // which `dismiss` waits. For the calling thread this is a system call.
     unsafe {
         core::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
-            // close_range(first, last, 0) for each range
+            // close_range(first, last, 0) of each range between two numbers that are held; r9: the first one.
+            "mov r9d, {first:e}",
             "3:",
-            "mov edi, dword ptr [{others}]",
-            "mov esi, dword ptr [{others} + 4]",
-            "cmp esi, edi",
-            "jb 4f",
+            "mov esi, dword ptr [{held}]",
+            "cmp esi, r9d",
+            "jbe 5f",
+            "mov edi, r9d",
+            "dec esi",
             "xor edx, edx",
             "mov eax, {close_range}",
             "syscall",
-            "add {others}, 8",
-            "jmp 3b",
-            "4:",
+            "5:",
+            "mov r9d, dword ptr [{held}]",
+            "add {held}, 4",
+            "inc r9d",
+            "jnz 3b",
             // futex(over, FUTEX_WAIT, 0, patience), exit(0)
             "mov eax, {futex}",
             "mov rdi, {over}",
@@ -269,7 +333,9 @@ fn holder(words: &Words) -> Option<u32> {
             close_range = const libc::SYS_close_range,
             over = in(reg) words.over.as_ptr(),
             // It is the new thread's own, and moves there.
-            others = in(reg) words.others.as_ptr(),
+            held = in(reg) words.held.as_ptr(),
+            first = in(reg) if lets_go { 0 } else { END },
+            out("r9") _,
             patience = in(reg) &raw const PATIENCE,
             inlateout("rax") libc::SYS_clone as isize => made,
             inlateout("rdi") FLAGS as usize => _,
@@ -286,7 +352,7 @@ fn holder(words: &Words) -> Option<u32> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn holder(_: &Words) -> Option<u32> {
+fn holder(_: &Words, _: bool) -> Option<u32> {
     None
 }
 
@@ -353,46 +419,40 @@ mod tests {
         assert_ne!(fd::identity(lingers), Ok(was), "it is closed");
     }
 
-    #[test]
-    fn ranges_of_others_are_all_numbers_but_these() {
-        let ranges = |files: &[i32]| {
-            let words = Words::new(files);
-            words.others.into_iter().take_while(|[first, last]| first <= last).collect::<Vec<_>>()
-        };
-        let most = u32::MAX - 1;
-        assert_eq!(ranges(&[]), [[0, most]]);
-        assert_eq!(ranges(&[0, 1]), [[2, most]]);
-        assert_eq!(ranges(&[7, 3, 4, 3, -1]), [[0, 2], [5, 6], [8, most]]);
-        let all: Vec<_> = (0..AT_ONCE as i32).map(|n| 2 * n + 1).collect();
-        let last = 2 * AT_ONCE as u32;
-        assert_eq!(ranges(&all).len(), AT_ONCE + 1);
-        assert_eq!((ranges(&all)[0], ranges(&all)[AT_ONCE]), ([0, 0], [last, most]));
-    }
-
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn what_is_closed_meanwhile_is_closed() {
         use std::io::Read;
-        let [(mut held, holds), (mut other, lets_go)] = [(); 2].map(|()| std::io::pipe().unwrap());
+        let pipes: Vec<_> = (0..9).map(|_| std::io::pipe().unwrap()).collect();
+        let (readers, writers): (Vec<_>, Vec<_>) = pipes.into_iter().unzip();
+        let numbers: Vec<_> = writers.iter().map(AsRawFd::as_raw_fd).collect();
+        // Some are to be closed, some another thread has in hand, and the others are the program's.
+        let is_held = |at: usize| !at.is_multiple_of(3);
+        let in_hand = InHand::new([numbers[1], -1, numbers[7], numbers[4]]);
+        let mut words = Words::new();
         let _blocked = Blocked::all();
-        let words = Words::new(&[holds.as_raw_fd()]);
-        let tid = holder(&words).unwrap();
-        drop(lets_go);
-        assert_eq!(other.read(&mut [0]).unwrap(), 0);
+        let tid = words.hold(Some(&[numbers[8], numbers[2], numbers[5]])).unwrap();
+        drop(writers);
+        drop(in_hand);
+        for (at, mut reader) in readers.iter().enumerate() {
+            if !is_held(at) {
+                assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+            }
+        }
         assert_eq!(words.runs.load(Acquire), 1, "not because it has ended");
-        drop(holds);
-        assert_eq!(poll::now(held.as_raw_fd(), libc::POLLIN) & libc::POLLHUP, 0, "it is held");
+        let ends =
+            |reader: &std::io::PipeReader| poll::now(reader.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0;
+        assert!(readers.iter().enumerate().all(|(at, reader)| ends(reader) != is_held(at)), "it holds them");
         dismiss(&words, tid);
-        assert_eq!(held.read(&mut [0]).unwrap(), 0);
+        readers.into_iter().for_each(|mut reader| assert_eq!(reader.read(&mut [0]).unwrap(), 0));
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn late_threads_are_counted_until_they_have_ended() {
-        let (held, holds) = std::io::pipe().unwrap();
+        let mut words = Words::new();
         let _blocked = Blocked::all();
-        let words = Words::new(&[holds.as_raw_fd(), held.as_raw_fd()]);
-        let (tid, place) = (holder(&words).unwrap(), AtomicU32::new(0));
+        let (tid, place) = (words.hold(None).unwrap(), AtomicU32::new(0));
         assert!(!is_late(&place));
         place.store(tid, Relaxed);
         assert!(is_late(&place));

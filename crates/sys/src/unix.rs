@@ -303,8 +303,8 @@ struct Named {
     files: Control,
 }
 
-/// One received message.
-#[derive(Clone, Copy, Debug)]
+/// One received message. As long as it is there its descriptors count as somebody else's ([`strangers`]).
+#[derive(Debug)]
 pub struct Received {
     /// Bytes received; 0 = the other end is gone.
     pub len: usize,
@@ -312,6 +312,7 @@ pub struct Received {
     pub fds: [i32; MAX_FDS],
     /// How many.
     pub fd_count: usize,
+    _in_hand: strangers::InHand<MAX_FDS>,
 }
 
 /// Copies the bytes of the next message and leaves it, with its descriptors, where it is; `None` if there is none.
@@ -444,6 +445,7 @@ fn is_of_another_user(s: i32) -> bool {
 /// Of what cannot be told it is assumed.
 fn has_room_for_all() -> bool {
     fd::count_free().is_none_or(|free| free >= ALL_FDS as u64 + SPARE_FDS)
+        && strangers::have_room_for(ALL_FDS + MAX_FDS)
 }
 
 /// Receives one message without waiting; `None` if there is none yet.
@@ -459,26 +461,38 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         Some(_) => {}
     }
     let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
-    let Some((len, all, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
-    let is_theirs = all >= CONTROL_HEADER
-        && control.level == libc::SOL_SOCKET
-        && control.kind == libc::SCM_RIGHTS
-        && control.len >= CONTROL_HEADER;
-    let count = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
-    let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
+    let mut got =
+        Received { len: 0, fds: [-1; MAX_FDS], fd_count: 0, _in_hand: strangers::InHand::new([-1; MAX_FDS]) };
+    let taken = strangers::take(|| {
+        let Some((len, all, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
+        let is_theirs = all >= CONTROL_HEADER
+            && control.level == libc::SOL_SOCKET
+            && control.kind == libc::SCM_RIGHTS
+            && control.len >= CONTROL_HEADER;
+        let count = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
+        control.fds[count..].fill(-1);
+        let low = strangers::InHand::new(control.fds);
+        for &one in control.fds[..count].iter().take(MAX_FDS) {
+            match fd::dup_high(one, floor) {
+                Ok(high) => {
+                    got.fds[got.fd_count] = high;
+                    got.fd_count += 1;
+                }
+                Err(_) => failed = true,
+            }
+        }
+        got._in_hand = strangers::InHand::new(got.fds);
+        Ok(Some((len, count, failed, low)))
+    });
+    let Some((len, count, mut failed, _low)) = taken? else { return Ok(None) };
+    got.len = len;
     let (wanted, more) = control.fds[..count].split_at(count.min(MAX_FDS));
     failed |= !more.is_empty();
-    if !more.is_empty() {
-        strangers::close(more);
-    }
-    for &low in wanted {
-        match fd::move_high(low, floor) {
-            Ok(high) => {
-                got.fds[got.fd_count] = high;
-                got.fd_count += 1;
-            }
-            Err(_) => failed = true,
-        }
+    strangers::close(more);
+    if got.fd_count == wanted.len() {
+        wanted.iter().for_each(|low| fd::close(*low));
+    } else {
+        strangers::close(wanted);
     }
     // Nobody tells an empty message from the end: what came with it is nobody's.
     if got.fd_count > 0 && (failed || len == 0) {
