@@ -7,6 +7,7 @@ use crate::real::hook;
 use crate::served;
 use bypath_sockets::hook::{self, Meant};
 use bypath_sys::fd;
+use bypath_sys::strangers::Turn;
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
 /// The port that an address of the internet names, which bind() takes or not; 0: none.
@@ -277,7 +278,11 @@ fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let meant = Meant::beside([old], new);
     let token = kept(|| hook::dup2_begin(old, new));
     let ret = match meant.gone() {
-        None => real(),
+        None => {
+            // What others send stands at a low number for a moment.
+            let _turn = hook::serves().then(Turn::to_replace);
+            real()
+        }
         Some(e) => {
             // What it was to be is gone. Its own connection has ended already.
             fd::close(new);

@@ -5,6 +5,7 @@
 //! `dlsym` and `getauxval`-like look-ups at start-up.
 
 pub mod aio;
+mod apart;
 #[cfg(feature = "link")]
 pub mod bpf;
 pub mod cgroup;

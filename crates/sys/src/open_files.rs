@@ -98,6 +98,11 @@ pub fn is(number: i32, link: &[u8]) -> bool {
     at_in(c"/proc/self/fd", number, |dir, name| reads(dir, name, link)).unwrap_or(false)
 }
 
+/// The same of a thread of this process that has a descriptor table of its own.
+pub(crate) fn is_of_thread(tid: u32, number: i32, link: &[u8]) -> bool {
+    at(tid, number, |dir, name| reads(dir, name, link)).unwrap_or(false)
+}
+
 /// Calls `f` with the directory of a process's descriptors and the name of one of them.
 fn at<R>(pid: u32, number: i32, f: impl FnOnce(i32, &CStr) -> R) -> Result<R> {
     let mut path = [0u8; 32];

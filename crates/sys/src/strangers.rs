@@ -2,16 +2,17 @@
 //!
 //! The last close of a socket with SO_LINGER waits for its octets, for as long as its maker said, and so does the close of an
 //! AF_UNIX socket in whose queue such a one is. The kernel spares a thread that ends (inet_release asks for PF_EXITING), so such
-//! descriptors are closed last by one that does nothing but end. It has a table of its own, and of all others lets go at once: what the program closes
+//! descriptors are closed last by one that does nothing but end. It has a table of [its own](crate::apart), in which nothing else stands: what the program closes
 //! meanwhile is closed, however long that end takes. It spares nobody a file of a file system that a user serves himself (FUSE), which
 //! is asked at each close: who can, asks [`Kernels`] first.
 
+use crate::apart::Errand;
 use crate::signal::Blocked;
 use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
 #[cfg(feature = "link")]
 use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// How long it is asked at most whether the other thread has ended, in ns. A yield takes a time slice where processors are busy.
 const LONGEST_LOOK: u64 = 100_000;
@@ -19,14 +20,14 @@ const LONGEST_LOOK: u64 = 100_000;
 const LITTLE: u64 = 4 << 20;
 
 /// How `/proc` calls an eventfd.
-const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
+pub(crate) const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
 
 /// What the other thread waits for at most.
 #[cfg(target_arch = "x86_64")]
 static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// How many descriptors one thread holds.
-const AT_ONCE: usize = 256;
+pub const AT_ONCE: usize = 16;
 
 /// Threads whose end takes long, by their numbers; 0: a free place.
 static LATE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
@@ -46,66 +47,51 @@ fn is_late(place: &AtomicU32) -> bool {
     tid != 0
 }
 
-/// How many descriptors of others may be [in hand](InHand) at once.
-const MOST_IN_HAND: usize = 512;
-/// Their numbers plus one; 0: a free place.
-static IN_HAND: [AtomicI32; MOST_IN_HAND] = [const { AtomicI32::new(0) }; MOST_IN_HAND];
-/// The number of the thread that [takes](take) some, or has the table copied.
-static TAKES: AtomicU32 = AtomicU32::new(0);
+/// The number of the thread that takes a number of the program's table for a moment, or replaces one.
+static TABLE: AtomicU32 = AtomicU32::new(0);
+/// How long it is waited for who replaces one: what that was is closed within the call.
+const LONGEST_TURN: u64 = 1_000_000;
 
-/// Descriptors that came from others and are not dealt with yet, but for numbers below 0. A thread of [`close`] lets go of none of them: it might wait there,
-/// and keep what is the program's. Those beyond the [room](have_room_for) are not known.
+/// While it lives no other thread of this process that has one takes descriptors, or replaces one by another (dup2): what was taken stands at a low number
+/// first, which may be the one that is replaced.
 #[derive(Debug)]
-pub struct InHand<const N: usize>([i32; N]);
+pub struct Turn(bool);
 
-impl<const N: usize> InHand<N> {
-    /// Within [`take`].
-    pub fn new(files: [i32; N]) -> InHand<N> {
-        let mut places = IN_HAND.iter();
-        for file in files.iter().filter(|file| **file >= 0) {
-            let takes = |place: &AtomicI32| place.compare_exchange(0, file + 1, Relaxed, Relaxed).is_ok();
-            places.find(|place| takes(place));
+impl Turn {
+    /// For a call that may not come to nothing.
+    pub fn to_replace() -> Turn {
+        Turn::before(None).unwrap_or(Turn(false))
+    }
+
+    /// For one that may: `None` where somebody takes his time.
+    pub fn to_take() -> Option<Turn> {
+        Turn::before(Some(clock::monotonic_ns() + LONGEST_TURN))
+    }
+
+    fn before(until: Option<u64>) -> Option<Turn> {
+        let own = thread::tid();
+        loop {
+            match TABLE.compare_exchange(0, own, Acquire, Relaxed) {
+                Ok(_) => return Some(Turn(true)),
+                // A handler's call interrupts one that has it, and goes before it.
+                Err(other) if other == own => return Some(Turn(false)),
+                // A thread of the process that this one was forked from, or one that was killed.
+                Err(other) if !thread::is_alive(other) => {
+                    let _ = TABLE.compare_exchange(other, 0, Relaxed, Relaxed);
+                }
+                Err(_) if until.is_some_and(|until| clock::monotonic_ns() > until) => return None,
+                Err(_) => thread::yield_now(),
+            }
         }
-        InHand(files)
     }
 }
 
-impl<const N: usize> Drop for InHand<N> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        let mut places = IN_HAND.iter();
-        for file in self.0.iter().filter(|file| **file >= 0) {
-            let gives = |place: &AtomicI32| place.compare_exchange(file + 1, 0, Relaxed, Relaxed).is_ok();
-            if !places.any(gives) {
-                // It stands before the last one.
-                places = IN_HAND.iter();
-                places.any(gives);
-            }
+        if self.0 {
+            TABLE.store(0, Release);
         }
     }
-}
-
-/// Whether so many more are known as being in hand.
-pub fn have_room_for(count: usize) -> bool {
-    IN_HAND.iter().filter(|place| place.load(Relaxed) == 0).count() >= count
-}
-
-/// Takes descriptors of others, and notes that they are [in hand](InHand), while no thread copies the table.
-pub fn take<R>(takes: impl FnOnce() -> R) -> R {
-    let _blocked = Blocked::all();
-    let own = thread::tid();
-    loop {
-        match TAKES.compare_exchange(0, own, Acquire, Relaxed) {
-            Ok(_) => break,
-            // A thread of the process that this one was forked from, or one that was killed.
-            Err(other) if !thread::is_alive(other) => {
-                let _ = TAKES.compare_exchange(other, 0, Relaxed, Relaxed);
-            }
-            Err(_) => thread::yield_now(),
-        }
-    }
-    let result = takes();
-    TAKES.store(0, Release);
-    result
 }
 
 /// What the two have in common: 1 tells the other thread to end, and it is 0 when that needs this memory no more.
@@ -113,32 +99,27 @@ pub fn take<R>(takes: impl FnOnce() -> R) -> R {
 struct Words {
     over: AtomicU32,
     runs: AtomicU32,
-    /// The numbers that it holds, in their order, and [`END`]: of those between it lets go.
-    held: [u32; AT_ONCE + MOST_IN_HAND + 1],
 }
-
-const END: u32 = u32::MAX;
 
 impl Words {
     const fn new() -> Words {
-        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1), held: [END; AT_ONCE + MOST_IN_HAND + 1] }
+        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1) }
     }
+}
 
-    /// Of a thread that holds these, [`AT_ONCE`] at most, and what is in hand; `None`: all.
-    fn hold(&mut self, files: Option<&[i32]>) -> Option<u32> {
-        let Some(files) = files else {
-            // None is between them.
-            self.held = std::array::from_fn(|_| END);
-            return holder(self, false);
-        };
-        take(|| {
-            let in_hand = IN_HAND.iter().map(|place| place.load(Relaxed) - 1);
-            let numbers = files.iter().copied().chain(in_hand).filter_map(|file| u32::try_from(file).ok());
-            self.held.iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
-            self.held.sort_unstable();
-            holder(self, true)
-        })
+/// Has a thread [of its own table](crate::apart) hold these; `None`: it cannot be made, or may not.
+fn apart(errand: &mut Errand, files: &[i32]) -> Option<u32> {
+    errand.begin();
+    files.iter().for_each(|file| {
+        errand.takes(*file);
+    });
+    errand.waits();
+    let tid = errand.sent()?;
+    if errand.has_arrived(0) {
+        return Some(tid);
     }
+    errand.is_over();
+    None
 }
 
 /// As long as it lives no close of these descriptors is the last one. Then they are over, and nobody has waited. Keeps
@@ -146,26 +127,31 @@ impl Words {
 /// for children) it does nothing. It allocates: [`close`] does not.
 #[derive(Debug)]
 pub struct Others {
+    errand: Box<Errand>,
     words: Box<Words>,
-    tid: Option<u32>,
+    apart: Option<u32>,
+    beside: Option<u32>,
     _blocked: Blocked,
 }
 
 impl Others {
     /// Of all that are open.
     pub fn new() -> Others {
-        Others::of(None)
+        Others::of(&[])
     }
 
-    fn of(files: Option<&[i32]>) -> Others {
-        let (mut words, _blocked) = (Box::new(Words::new()), Blocked::all());
-        Others { tid: words.hold(files), words, _blocked }
+    fn of(files: &[i32]) -> Others {
+        let (mut errand, words) = (Box::new(Errand::new()), Box::new(Words::new()));
+        let _blocked = Blocked::all();
+        let apart = if files.is_empty() { None } else { apart(&mut errand, files) };
+        let beside = if apart.is_none() { holder(&words) } else { None };
+        Others { errand, words, apart, beside, _blocked }
     }
 
-    /// If one of these, 256 at most, may make its close wait.
+    /// If one of these, [`AT_ONCE`] at most, may make its close wait.
     pub fn among<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Option<Others> {
         let files: Vec<_> = fds.into_iter().map(AsRawFd::as_raw_fd).take(AT_ONCE).collect();
-        (!files.iter().all(|file| is_harmless(*file))).then(|| Others::of(Some(&files)))
+        (!files.iter().all(|file| is_harmless(*file))).then(|| Others::of(&files))
     }
 }
 
@@ -177,7 +163,12 @@ impl Default for Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        if let Some(tid) = self.tid {
+        if let Some(tid) = self.apart {
+            self.errand.goes_on(0);
+            self.errand.is_over();
+            leave(tid);
+        }
+        if let Some(tid) = self.beside {
             dismiss(&self.words, tid);
         }
     }
@@ -221,10 +212,16 @@ fn is_harmless(file: i32) -> bool {
 /// Closes descriptors without ever waiting for what a last close waits for.
 pub fn close(fds: &[i32]) {
     for some in fds.chunks(AT_ONCE) {
-        let (mut words, _blocked) = (Words::new(), Blocked::all());
-        let tid = words.hold(Some(some));
+        let (mut errand, words, _blocked) = (Errand::new(), Words::new(), Blocked::all());
+        let apart = apart(&mut errand, some);
+        let beside = if apart.is_none() { holder(&words) } else { None };
         some.iter().for_each(|file| fd::close(*file));
-        if let Some(tid) = tid {
+        if let Some(tid) = apart {
+            errand.goes_on(0);
+            errand.is_over();
+            leave(tid);
+        }
+        if let Some(tid) = beside {
             dismiss(&words, tid);
         }
     }
@@ -286,36 +283,19 @@ pub fn close_listener(listener: i32) {
     }
 }
 
-/// A thread with descriptors of its own that ends once `over` is 1, or this process does; `None` if there can be none. `lets_go`: of those that it is not to
-/// hold.
+/// A thread with a copy of the descriptor table, where there can be none [apart], that ends once `over` is 1, or this process does; `None` if there can be none.
 #[cfg(target_arch = "x86_64")]
-fn holder(words: &Words, lets_go: bool) -> Option<u32> {
+fn holder(words: &Words) -> Option<u32> {
     const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_CHILD_CLEARTID;
     let made: isize;
     // SAFETY: the new thread shares this memory, and until it ends neither uses the stack (all that it needs is in registers) nor,
-    // as all signals are blocked, runs a handler. It reads the word, the numbers and the time-out, and the kernel clears `runs` when it has left this memory, for
+    // as all signals are blocked, runs a handler. It reads the word and the time-out, and the kernel clears `runs` when it has left this memory, for
     // which `dismiss` waits. For the calling thread this is a system call.
     unsafe {
         core::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
-            // close_range(first, last, 0) of each range between two numbers that are held; r9: the first one.
-            "mov r9d, {first:e}",
-            "3:",
-            "mov esi, dword ptr [{held}]",
-            "cmp esi, r9d",
-            "jbe 5f",
-            "mov edi, r9d",
-            "dec esi",
-            "xor edx, edx",
-            "mov eax, {close_range}",
-            "syscall",
-            "5:",
-            "mov r9d, dword ptr [{held}]",
-            "add {held}, 4",
-            "inc r9d",
-            "jnz 3b",
             // futex(over, FUTEX_WAIT, 0, patience), exit(0)
             "mov eax, {futex}",
             "mov rdi, {over}",
@@ -330,12 +310,7 @@ fn holder(words: &Words, lets_go: bool) -> Option<u32> {
             "2:",
             futex = const libc::SYS_futex,
             exit = const libc::SYS_exit,
-            close_range = const libc::SYS_close_range,
             over = in(reg) words.over.as_ptr(),
-            // It is the new thread's own, and moves there.
-            held = in(reg) words.held.as_ptr(),
-            first = in(reg) if lets_go { 0 } else { END },
-            out("r9") _,
             patience = in(reg) &raw const PATIENCE,
             inlateout("rax") libc::SYS_clone as isize => made,
             inlateout("rdi") FLAGS as usize => _,
@@ -352,7 +327,7 @@ fn holder(words: &Words, lets_go: bool) -> Option<u32> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn holder(_: &Words, _: bool) -> Option<u32> {
+fn holder(_: &Words) -> Option<u32> {
     None
 }
 
@@ -363,6 +338,11 @@ fn dismiss(words: &Words, tid: u32) {
     while words.runs.load(Acquire) != 0 {
         futex::wait(&words.runs, 1, u64::from(u32::MAX));
     }
+    leave(tid);
+}
+
+/// Waits a moment for the end of a thread that closes what it has, and notes it where that takes its time.
+pub(crate) fn leave(tid: u32) {
     let until = clock::monotonic_ns() + LONGEST_LOOK;
     while thread::is_alive(tid) {
         if clock::monotonic_ns() >= until {
@@ -423,36 +403,39 @@ mod tests {
     #[test]
     fn what_is_closed_meanwhile_is_closed() {
         use std::io::Read;
-        let pipes: Vec<_> = (0..9).map(|_| std::io::pipe().unwrap()).collect();
-        let (readers, writers): (Vec<_>, Vec<_>) = pipes.into_iter().unzip();
-        let numbers: Vec<_> = writers.iter().map(AsRawFd::as_raw_fd).collect();
-        // Some are to be closed, some another thread has in hand, and the others are the program's.
-        let is_held = |at: usize| !at.is_multiple_of(3);
-        let in_hand = InHand::new([numbers[1], -1, numbers[7], numbers[4]]);
-        let mut words = Words::new();
-        let _blocked = Blocked::all();
-        let tid = words.hold(Some(&[numbers[8], numbers[2], numbers[5]])).unwrap();
-        drop(writers);
-        drop(in_hand);
-        for (at, mut reader) in readers.iter().enumerate() {
-            if !is_held(at) {
-                assert_eq!(reader.read(&mut [0]).unwrap(), 0);
-            }
-        }
-        assert_eq!(words.runs.load(Acquire), 1, "not because it has ended");
-        let ends =
-            |reader: &std::io::PipeReader| poll::now(reader.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0;
-        assert!(readers.iter().enumerate().all(|(at, reader)| ends(reader) != is_held(at)), "it holds them");
-        dismiss(&words, tid);
-        readers.into_iter().for_each(|mut reader| assert_eq!(reader.read(&mut [0]).unwrap(), 0));
+        let [(mut held, holds), (mut other, lets_go)] = [(); 2].map(|()| std::io::pipe().unwrap());
+        let (mut errand, _blocked) = (Errand::new(), Blocked::all());
+        let tid = apart(&mut errand, &[holds.as_raw_fd()]).unwrap();
+        drop(lets_go);
+        assert_eq!(other.read(&mut [0]).unwrap(), 0, "it has what it was not told to have");
+        drop(holds);
+        assert_eq!(
+            poll::now(held.as_raw_fd(), libc::POLLIN) & libc::POLLHUP,
+            0,
+            "it does not hold what it was told to"
+        );
+        errand.goes_on(0);
+        errand.is_over();
+        leave(tid);
+        assert_eq!(held.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn who_replaces_a_descriptor_waits_for_who_takes_one_and_not_for_itself() {
+        let turn = Turn::to_take().unwrap();
+        assert!(Turn::to_take().is_some(), "a handler");
+        let other = std::thread::spawn(|| Turn::to_take().is_none());
+        assert!(other.join().unwrap());
+        let other = std::thread::spawn(|| drop(Turn::to_replace()));
+        drop(turn);
+        other.join().unwrap();
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn late_threads_are_counted_until_they_have_ended() {
-        let mut words = Words::new();
-        let _blocked = Blocked::all();
-        let (tid, place) = (words.hold(None).unwrap(), AtomicU32::new(0));
+        let (words, _blocked) = (Words::new(), Blocked::all());
+        let (tid, place) = (holder(&words).unwrap(), AtomicU32::new(0));
         assert!(!is_late(&place));
         place.store(tid, Relaxed);
         assert!(is_late(&place));

@@ -1,11 +1,14 @@
 //! SEQPACKET sockets with abstract names, and those of a folder: rendezvous and control channel between processes. And the names
 //! of AF_UNIX sockets.
 
+use crate::apart::Errand;
+use crate::signal::Blocked;
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, process, sock, strangers};
+use crate::{Errno, Result, fd, open_files, process, sock, strangers};
 #[cfg(feature = "link")]
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 /// Most descriptors in one message.
 pub const MAX_FDS: usize = 4;
@@ -221,6 +224,7 @@ pub fn is_of_this_process(s: i32) -> bool {
 }
 
 #[repr(C, align(8))]
+#[derive(Clone, Copy)]
 struct Control<const MOST: usize = MAX_FDS> {
     len: usize,
     level: i32,
@@ -303,8 +307,8 @@ struct Named {
     files: Control,
 }
 
-/// One received message. As long as it is there its descriptors count as somebody else's ([`strangers`]).
-#[derive(Debug)]
+/// One received message.
+#[derive(Clone, Copy, Debug)]
 pub struct Received {
     /// Bytes received; 0 = the other end is gone.
     pub len: usize,
@@ -312,7 +316,6 @@ pub struct Received {
     pub fds: [i32; MAX_FDS],
     /// How many.
     pub fd_count: usize,
-    _in_hand: strangers::InHand<MAX_FDS>,
 }
 
 /// Copies the bytes of the next message and leaves it, with its descriptors, where it is; `None` if there is none.
@@ -445,61 +448,201 @@ fn is_of_another_user(s: i32) -> bool {
 /// Of what cannot be told it is assumed.
 fn has_room_for_all() -> bool {
     fd::count_free().is_none_or(|free| free >= ALL_FDS as u64 + SPARE_FDS)
-        && strangers::have_room_for(ALL_FDS + MAX_FDS)
 }
 
-/// Receives one message without waiting; `None` if there is none yet.
+/// Receives one message without waiting; `None` if there is none yet, or somebody replaces a descriptor just now.
+///
+/// What another user sends comes to [a thread apart](crate::apart) first, and is passed on if it is sealed memory and eventfds: a number of the program's table is
+/// never that of anything else, not for a moment.
 ///
 /// # Errors
 /// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors, or one of them, could not be kept: all are closed, and the message is gone.
-/// EMFILE also where another user is at the other end, and there is not room for as many as he can send along: the kernel would close the others within
-/// the call. The message stays then.
+/// EMFILE also where another user is at the other end, no thread may be made as it must be, and there is not room for as many as he can send along: the kernel would
+/// close the others within the call. The message stays then.
 pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
-    match brings_descriptors(s) {
+    let brings = match brings_descriptors(s) {
         None => return Ok(None),
-        Some(true) if is_of_another_user(s) && !has_room_for_all() => return Err(Errno::MFILE),
-        Some(_) => {}
-    }
-    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
-    let mut got =
-        Received { len: 0, fds: [-1; MAX_FDS], fd_count: 0, _in_hand: strangers::InHand::new([-1; MAX_FDS]) };
-    let taken = strangers::take(|| {
-        let Some((len, all, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
-        let is_theirs = all >= CONTROL_HEADER
-            && control.level == libc::SOL_SOCKET
-            && control.kind == libc::SCM_RIGHTS
-            && control.len >= CONTROL_HEADER;
-        let count = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
-        control.fds[count..].fill(-1);
-        let low = strangers::InHand::new(control.fds);
-        for &one in control.fds[..count].iter().take(MAX_FDS) {
-            match fd::dup_high(one, floor) {
-                Ok(high) => {
-                    got.fds[got.fd_count] = high;
-                    got.fd_count += 1;
-                }
-                Err(_) => failed = true,
-            }
+        Some(brings) => brings,
+    };
+    if is_of_another_user(s) {
+        if let Some(outcome) = recv_apart(s, bytes, floor) {
+            return outcome;
         }
-        got._in_hand = strangers::InHand::new(got.fds);
-        Ok(Some((len, count, failed, low)))
-    });
-    let Some((len, count, mut failed, _low)) = taken? else { return Ok(None) };
-    got.len = len;
-    let (wanted, more) = control.fds[..count].split_at(count.min(MAX_FDS));
-    failed |= !more.is_empty();
-    strangers::close(more);
-    if got.fd_count == wanted.len() {
-        wanted.iter().for_each(|low| fd::close(*low));
-    } else {
-        strangers::close(wanted);
+        if brings && !has_room_for_all() {
+            return Err(Errno::MFILE);
+        }
     }
+    let mut control = Control::<ALL_FDS>::new();
+    let mut got = Received { len: 0, fds: [-1; MAX_FDS], fd_count: 0 };
+    let Some(turn) = strangers::Turn::to_take() else { return Ok(None) };
+    let Some((len, all, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
+    got.len = len;
+    let (wanted, more) = control.files(all);
+    failed |= !more.is_empty() || !got.moves_high(wanted, floor);
+    drop(turn);
+    strangers::close(more);
     // Nobody tells an empty message from the end: what came with it is nobody's.
-    if got.fd_count > 0 && (failed || len == 0) {
+    if failed || len == 0 {
         strangers::close(&got.fds[..got.fd_count]);
         got.fd_count = 0;
     }
     if failed { Err(Errno::MFILE) } else { Ok(Some(got)) }
+}
+
+impl Received {
+    /// False: not all of them.
+    fn moves_high(&mut self, low: &[i32], floor: i32) -> bool {
+        for &one in low {
+            if let Ok(high) = fd::move_high(one, floor) {
+                self.fds[self.fd_count] = high;
+                self.fd_count += 1;
+            }
+        }
+        self.fd_count == low.len()
+    }
+}
+
+impl Control<ALL_FDS> {
+    const fn new() -> Control<ALL_FDS> {
+        Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] }
+    }
+
+    /// Of what came along, `all` octets, the descriptors: those that are wanted, and more.
+    fn files(&self, all: usize) -> (&[i32], &[i32]) {
+        let is_theirs = all >= CONTROL_HEADER
+            && self.level == libc::SOL_SOCKET
+            && self.kind == libc::SCM_RIGHTS
+            && self.len >= CONTROL_HEADER;
+        let count = if is_theirs { ((self.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
+        self.fds[..count].split_at(count.min(MAX_FDS))
+    }
+}
+
+/// The same by a thread apart; `None`: there can be none.
+fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Received>>> {
+    const SOCKET: usize = 1;
+    const TO_US: usize = 2;
+    // It is given the lowest free numbers.
+    const FIRST: usize = 3;
+    let (ours, theirs) = packets(floor)?;
+    let mut control = Control::<ALL_FDS>::new();
+    let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
+    let mut header = MsgHdr {
+        name: 0,
+        namelen: 0,
+        iov: &raw const iov as usize,
+        iovlen: 1,
+        control: &raw mut control as usize,
+        controllen: size_of_val(&control),
+        flags: 0,
+    };
+    let mut octet = 0u8;
+    let passed_on = crate::user::IoVec { base: &raw mut octet as usize, len: 1 };
+    let mut pass_header = MsgHdr {
+        name: 0,
+        namelen: 0,
+        iov: &raw const passed_on as usize,
+        iovlen: 1,
+        control: &raw mut control as usize,
+        controllen: 0,
+        flags: 0,
+    };
+    let [received, passed] = [const { AtomicU64::new(0) }; 2];
+    let seals = [const { AtomicU64::new(0) }; MAX_FDS];
+    let mut errand = Errand::new();
+    errand.begin();
+    debug_assert_eq!((errand.takes(s), errand.takes(theirs)), (SOCKET, TO_US));
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) as usize;
+    errand.calls(libc::SYS_recvmsg, [SOCKET, &raw mut header as usize, flags, 0, 0, 0], &received);
+    for (at, seals) in seals.iter().enumerate() {
+        errand.calls(libc::SYS_fcntl, [FIRST + at, libc::F_GET_SEALS as usize, 0, 0, 0, 0], seals);
+    }
+    errand.waits();
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
+    errand.calls(libc::SYS_sendmsg, [TO_US, &raw mut pass_header as usize, flags, 0, 0, 0], &passed);
+    errand.waits();
+    let _blocked = Blocked::all();
+    let close_ends = || [ours, theirs].into_iter().for_each(fd::close);
+    let Some(tid) = errand.sent() else {
+        close_ends();
+        return None;
+    };
+    if !errand.has_arrived(0) {
+        errand.is_over();
+        close_ends();
+        return None;
+    }
+    let outcome = (|| {
+        // SAFETY: the kernel has written there for the other thread, which waits.
+        let (control, all, flags) = unsafe {
+            (
+                (&raw const control).read_volatile(),
+                (&raw const header.controllen).read_volatile(),
+                (&raw const header.flags).read_volatile(),
+            )
+        };
+        let len = match check(received.load(Acquire) as isize) {
+            Err(Errno::AGAIN) => return Ok(None),
+            other => other?,
+        };
+        let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
+        let (wanted, more) = control.files(all);
+        if flags & libc::MSG_CTRUNC != 0 || !more.is_empty() {
+            return Err(Errno::MFILE);
+        }
+        // Nobody tells an empty message from the end: what came with it is nobody's.
+        if wanted.is_empty() || len == 0 {
+            return Ok(Some(got));
+        }
+        let is_memory = |at: usize| (seals[at].load(Acquire) as i64) >= 0;
+        let is_good = |at: usize, file: i32| {
+            file == (FIRST + at) as i32
+                && (is_memory(at) || open_files::is_of_thread(tid, file, strangers::EVENTFD))
+        };
+        if !wanted.iter().enumerate().all(|(at, file)| is_good(at, *file)) {
+            return Err(Errno::MFILE);
+        }
+        // SAFETY: a word of this function's, which the other thread's next call reads.
+        unsafe { (&raw mut pass_header.controllen).write_volatile(control.len) };
+        errand.goes_on(0);
+        if !errand.has_arrived(1) {
+            return Err(Errno::MFILE);
+        }
+        check(passed.load(Acquire) as isize)?;
+        let mut control = Control::<ALL_FDS>::new();
+        let Some(_turn) = strangers::Turn::to_take() else { return Err(Errno::MFILE) };
+        let Some((_, all, failed)) = recv_raw(ours, &mut [0], &mut control)? else {
+            return Err(Errno::MFILE);
+        };
+        let (wanted, _) = control.files(all);
+        if !got.moves_high(wanted, floor) || failed {
+            got.fds[..got.fd_count].iter().for_each(|file| fd::close(*file));
+            return Err(Errno::MFILE);
+        }
+        Ok(Some(got))
+    })();
+    errand.ends();
+    errand.is_over();
+    close_ends();
+    strangers::leave(tid);
+    Some(outcome)
+}
+
+/// Two ends for one message.
+fn packets(floor: i32) -> Option<(i32, i32)> {
+    let mut ends = [0i32; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let arguments = [libc::AF_UNIX as usize, kind as usize, 0, ends.as_mut_ptr() as usize, 0, 0];
+    let _turn = strangers::Turn::to_take()?;
+    // SAFETY: the kernel writes two descriptors to a local.
+    check(unsafe { syscall(libc::SYS_socketpair, arguments) }).ok()?;
+    match ends.map(|end| fd::move_high(end, floor)) {
+        [Ok(ours), Ok(theirs)] => Some((ours, theirs)),
+        other => {
+            other.into_iter().flatten().for_each(fd::close);
+            None
+        }
+    }
 }
 
 /// Length, octets of what came along, and whether there was no room for some.
@@ -531,6 +674,7 @@ fn recv_raw<T>(s: i32, bytes: &mut [u8], along: &mut T) -> Result<Option<(usize,
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use std::os::fd::IntoRawFd;
 
     /// Two ends.
     pub(crate) fn pair() -> [i32; 2] {
@@ -539,6 +683,48 @@ pub(crate) mod tests {
         let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
         assert_eq!(made, 0);
         ends
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_another_user_sends_is_known_before_it_has_a_number_here() {
+        const FLOOR: i32 = 700;
+        let [ours, theirs] = pair();
+        let mut room = [0u8; 8];
+        let mut heard = |s| {
+            recv_apart(s, &mut room, FLOOR)
+                .expect("a thread apart")
+                .map(|got| got.map(|got| (got.len, got.fd_count, got.fds)))
+        };
+        assert_eq!(heard(ours), Ok(None));
+        send(theirs, b"alone", &[]).unwrap();
+        assert_eq!(heard(ours).unwrap().unwrap().1, 0);
+        let memory = crate::mem::memfd(c"test", 4096, FLOOR).unwrap();
+        let bell = crate::eventfd::create(FLOOR).unwrap();
+        send(theirs, b"both", &[memory, bell]).unwrap();
+        let (len, count, fds) = heard(ours).unwrap().unwrap();
+        assert_eq!((len, count), (4, 2));
+        assert!(fds[..2].iter().all(|file| *file >= FLOOR));
+        assert_eq!(fd::identity(fds[0]), fd::identity(memory));
+        assert!(open_files::is(fds[1], strangers::EVENTFD));
+        fds[..2].iter().for_each(|file| fd::close(*file));
+        let (reader, writer) = std::io::pipe().unwrap();
+        let [reader, writer] = [reader.into_raw_fd(), writer.into_raw_fd()];
+        for bad in [&[writer][..], &[memory, writer], &[bell, memory, bell, writer]] {
+            send(theirs, b"bad", bad).unwrap();
+            assert_eq!(heard(ours), Err(Errno::MFILE), "{bad:?}");
+        }
+        fd::close(writer);
+        // Nothing of it is left anywhere.
+        let is_over = || crate::poll::now(reader, libc::POLLIN) & libc::POLLHUP != 0;
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !is_over() && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(is_over());
+        fd::close(theirs);
+        assert!(matches!(heard(ours), Ok(Some((0, 0, _)))));
+        [ours, memory, bell, reader].into_iter().for_each(fd::close);
     }
 
     #[test]

@@ -1,0 +1,278 @@
+//! Calls by a thread that has a descriptor table of its own, in which stands nothing but what it is told to have: what comes from others gets no number in the
+//! program's table before it is known what it is, and what is closed there waits for nobody.
+//!
+//! The thread shares the table until its first call leaves that (close_range with CLOSE_RANGE_UNSHARE, Linux 5.9), so nothing is copied, and takes what it is
+//! to have by pidfd_getfd (5.6; a filter may forbid it). The kernel gives the lowest free numbers: which ones these are is known.
+
+use crate::futex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// How many calls one makes, and how often it waits, at most.
+const CALLS: usize = 40;
+const WAITS: usize = 2;
+/// Where its own process stands in its table. What it takes follows, in its order.
+const PROCESS: usize = 0;
+/// No call: it ends.
+const OVER: u64 = u64::MAX;
+/// CLOSE_RANGE_UNSHARE (linux/close_range.h).
+const UNSHARE: usize = 2;
+
+/// What the thread waits for at most.
+static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Call {
+    /// Number and arguments.
+    words: [u64; 7],
+    /// Where the result goes.
+    result: *const AtomicU64,
+    /// Whether the thread ends if it fails.
+    must: u64,
+}
+
+/// What a thread is to do. It must stay where it is from the first call on until it is [over](Errand::is_over).
+#[derive(Debug)]
+pub struct Errand {
+    /// Of each wait: 1 has it go on.
+    go: [AtomicU32; WAITS],
+    /// 0 once it needs this memory no more.
+    runs: AtomicU32,
+    /// Not 0 once all calls before it were made.
+    arrived: [AtomicU64; WAITS],
+    /// Results that nobody wants.
+    any: AtomicU64,
+    calls: [Call; CALLS],
+    count: usize,
+    /// How many descriptors it has.
+    has: usize,
+    /// The call behind it.
+    next: [usize; WAITS],
+    waits: usize,
+}
+
+impl Errand {
+    pub fn new() -> Errand {
+        let none = Call { words: [OVER; 7], result: std::ptr::null(), must: 0 };
+        Errand {
+            go: [const { AtomicU32::new(0) }; WAITS],
+            runs: AtomicU32::new(1),
+            arrived: [const { AtomicU64::new(0) }; WAITS],
+            any: AtomicU64::new(0),
+            calls: [none; CALLS],
+            count: 0,
+            has: 1,
+            next: [0; WAITS],
+            waits: 0,
+        }
+    }
+
+    /// Its table is its own from now on.
+    pub fn begin(&mut self) {
+        self.must(libc::SYS_close_range, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]);
+        self.must(libc::SYS_pidfd_open, [crate::process::pid() as usize, 0, 0, 0, 0, 0]);
+    }
+
+    /// Has it take a descriptor of the process. Its number there.
+    pub fn takes(&mut self, file: i32) -> usize {
+        self.must(libc::SYS_pidfd_getfd, [PROCESS, file as usize, 0, 0, 0, 0]);
+        self.has += 1;
+        self.has - 1
+    }
+
+    /// Has it make a call without which there is no sense in the others.
+    pub fn must(&mut self, number: i64, arguments: [usize; 6]) {
+        let any = &raw const self.any;
+        self.add(number, arguments, any, true);
+    }
+
+    /// Has it make a call, whose result goes there.
+    pub fn calls(&mut self, number: i64, arguments: [usize; 6], result: &AtomicU64) {
+        self.add(number, arguments, result, false);
+    }
+
+    fn add(&mut self, number: i64, arguments: [usize; 6], result: *const AtomicU64, must: bool) {
+        let mut words = [number as u64; 7];
+        words[1..].iter_mut().zip(arguments).for_each(|(word, argument)| *word = argument as u64);
+        self.calls[self.count] = Call { words, result, must: must.into() };
+        self.count += 1;
+    }
+
+    /// Has it wait until it is told to [go on](Errand::goes_on).
+    pub fn waits(&mut self) {
+        let at = self.waits;
+        let (arrived, any) = (&raw const self.arrived[at], &raw const self.any);
+        self.add(libc::SYS_gettid, [0; 6], arrived, false);
+        self.add(libc::SYS_futex, [arrived as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0], any, false);
+        let patience = &raw const PATIENCE as usize;
+        let go = [self.go[at].as_ptr() as usize, libc::FUTEX_WAIT as usize, 0, patience, 0, 0];
+        self.add(libc::SYS_futex, go, any, false);
+        (self.next[at], self.waits) = (self.count, at + 1);
+    }
+
+    /// Sends it. The number of the thread; `None`: there can be none.
+    pub fn sent(&mut self) -> Option<u32> {
+        // The last place says that it is over.
+        assert!(self.count < CALLS);
+        spawn(self)
+    }
+
+    /// Waits until it [waits](Errand::waits) for the `at`th time. False: it came to nothing.
+    pub fn has_arrived(&self, at: usize) -> bool {
+        let arrived = &self.arrived[at];
+        while arrived.load(Acquire) == 0 {
+            if self.runs.load(Acquire) == 0 {
+                return arrived.load(Acquire) != 0;
+            }
+            // SAFETY: the word is aligned, lives as long as this, and both halves are plain integers. Its thread wakes the lower one.
+            let half = unsafe { AtomicU32::from_ptr(arrived.as_ptr().cast()) };
+            futex::wait(half, 0, 1_000_000);
+        }
+        true
+    }
+
+    /// Has it go on where it waits.
+    pub fn goes_on(&self, at: usize) {
+        self.go[at].store(1, Release);
+        futex::wake(&self.go[at], 1);
+    }
+
+    /// Has it end where it waits.
+    pub fn ends(&mut self) {
+        for at in 0..self.waits {
+            let next = &raw mut self.calls[self.next[at]].words[0];
+            // SAFETY: a word of this, which the thread reads behind the one that is written next.
+            unsafe { next.write_volatile(OVER) };
+        }
+        (0..self.waits).for_each(|at| self.goes_on(at));
+    }
+
+    /// Waits until this memory is the caller's alone.
+    pub fn is_over(&self) {
+        while self.runs.load(Acquire) != 0 {
+            futex::wait(&self.runs, 1, u64::from(u32::MAX));
+        }
+    }
+}
+
+impl Default for Errand {
+    fn default() -> Errand {
+        Errand::new()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn spawn(errand: &mut Errand) -> Option<u32> {
+    const FLAGS: i32 = libc::CLONE_VM
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_CHILD_CLEARTID;
+    const CALL: usize = size_of::<Call>();
+    let made: isize;
+    // SAFETY: the new thread shares this memory, and until it ends neither uses the stack (all that it needs is in registers) nor, as all signals are blocked,
+    // runs a handler. It reads the calls, writes results where they say, and the kernel clears `runs` when it has left this memory, for which the caller
+    // waits. For the calling thread this is a system call.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "3:",
+            "mov rax, qword ptr [{call}]",
+            "cmp rax, -1",
+            "je 4f",
+            "mov rdi, qword ptr [{call} + 8]",
+            "mov rsi, qword ptr [{call} + 16]",
+            "mov rdx, qword ptr [{call} + 24]",
+            "mov r10, qword ptr [{call} + 32]",
+            "mov r8, qword ptr [{call} + 40]",
+            "mov r9, qword ptr [{call} + 48]",
+            "syscall",
+            "mov rdx, qword ptr [{call} + 56]",
+            "mov qword ptr [rdx], rax",
+            "mov rdx, qword ptr [{call} + 64]",
+            "add {call}, {size}",
+            "test rax, rax",
+            "jns 3b",
+            "test rdx, rdx",
+            "jz 3b",
+            "4:",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            "2:",
+            size = const CALL,
+            exit = const libc::SYS_exit,
+            // It is the new thread's own, and moves there.
+            call = in(reg) errand.calls.as_mut_ptr(),
+            inlateout("rax") libc::SYS_clone as isize => made,
+            inlateout("rdi") FLAGS as usize => _,
+            inlateout("rsi") 0usize => _,
+            inlateout("rdx") 0usize => _,
+            inlateout("r10") errand.runs.as_ptr() => _,
+            inlateout("r8") 0usize => _,
+            // Not late: what follows the first call reads its inputs.
+            out("r9") _, out("rcx") _, out("r11") _,
+            options(nostack)
+        );
+    }
+    (made > 0).then_some(made as u32)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn spawn(_: &mut Errand) -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::Blocked;
+    use crate::{fd, thread};
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn it_has_what_it_is_told_to_have_and_nothing_else() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"octets").unwrap();
+        let mut room = [0u8; 8];
+        let [read, other, beside] = [const { AtomicU64::new(77) }; 3];
+        let mut errand = Errand::new();
+        errand.begin();
+        let own = errand.takes(reader.as_raw_fd());
+        assert_eq!(own, 1);
+        errand.calls(libc::SYS_read, [own, room.as_mut_ptr() as usize, room.len(), 0, 0, 0], &read);
+        errand.calls(libc::SYS_fcntl, [2, libc::F_GETFD as usize, 0, 0, 0, 0], &other);
+        errand.waits();
+        errand.calls(libc::SYS_fcntl, [1, libc::F_GETFD as usize, 0, 0, 0, 0], &beside);
+        let _blocked = Blocked::all();
+        let tid = errand.sent().unwrap();
+        assert!(errand.has_arrived(0));
+        assert_eq!((read.load(Acquire), &room[..6]), (6, &b"octets"[..]));
+        assert_eq!(other.load(Acquire) as i64, -i64::from(libc::EBADF));
+        errand.ends();
+        errand.is_over();
+        assert_eq!(beside.load(Acquire), 77, "it made a call behind its end");
+        while thread::is_alive(tid) {
+            thread::yield_now();
+        }
+        assert!(fd::identity(reader.as_raw_fd()).is_ok());
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn it_ends_where_a_call_fails_that_it_must_make() {
+        let mut errand = Errand::new();
+        errand.begin();
+        errand.takes(-1);
+        errand.waits();
+        let _blocked = Blocked::all();
+        errand.sent().unwrap();
+        assert!(!errand.has_arrived(0));
+        errand.is_over();
+    }
+}
