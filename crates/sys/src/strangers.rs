@@ -2,7 +2,7 @@
 //!
 //! The last close of a socket with SO_LINGER waits for its octets, for as long as its maker said, and so does the close of an
 //! AF_UNIX socket in whose queue such a one is. The kernel spares a thread that ends (inet_release asks for PF_EXITING), so such
-//! descriptors are closed last by one that does nothing but end. It has a table of [its own](crate::apart), in which nothing else stands: what the program closes
+//! descriptors are closed last by one that does nothing but end. It has a table of its own (`apart`), in which nothing else stands: what the program closes
 //! meanwhile is closed, however long that end takes. It spares nobody a file of a file system that a user serves himself (FUSE), which
 //! is asked at each close: who can, asks [`Kernels`] first.
 
@@ -107,7 +107,7 @@ impl Words {
     }
 }
 
-/// Has a thread [of its own table](crate::apart) hold these; `None`: it cannot be made, or may not.
+/// Has a thread of its own table (`apart`) hold these; `None`: it cannot be made, or may not.
 fn apart(errand: &mut Errand, files: &[i32]) -> Option<u32> {
     errand.begin();
     files.iter().for_each(|file| {

@@ -452,7 +452,7 @@ fn has_room_for_all() -> bool {
 
 /// Receives one message without waiting; `None` if there is none yet, or somebody replaces a descriptor just now.
 ///
-/// What another user sends comes to [a thread apart](crate::apart) first, and is passed on if it is sealed memory and eventfds: a number of the program's table is
+/// What another user sends comes to a thread apart (`apart.rs`) first, and is passed on if it is sealed memory and eventfds: a number of the program's table is
 /// never that of anything else, not for a moment.
 ///
 /// # Errors
