@@ -17,8 +17,8 @@ const OVER: u64 = u64::MAX;
 /// CLOSE_RANGE_UNSHARE (linux/close_range.h).
 const UNSHARE: usize = 2;
 
-/// What the thread waits for at most.
-static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
+/// How long the thread waits at most: who sent it tells it in any case, but a process that is stopped may take its time.
+static PATIENCE: libc::timespec = libc::timespec { tv_sec: 3600, tv_nsec: 0 };
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -602,6 +602,7 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
         if !wanted.iter().enumerate().all(|(at, file)| is_good(at, *file)) {
             return Err(Errno::MFILE);
         }
+        let count = wanted.len();
         // SAFETY: a word of this function's, which the other thread's next call reads.
         unsafe { (&raw mut pass_header.controllen).write_volatile(control.len) };
         errand.goes_on(0);
@@ -614,8 +615,8 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
         let Some((_, all, failed)) = recv_raw(ours, &mut [0], &mut control)? else {
             return Err(Errno::MFILE);
         };
-        let (wanted, _) = control.files(all);
-        if !got.moves_high(wanted, floor) || failed {
+        let (passed_on, _) = control.files(all);
+        if !got.moves_high(passed_on, floor) || failed || got.fd_count != count {
             got.fds[..got.fd_count].iter().for_each(|file| fd::close(*file));
             return Err(Errno::MFILE);
         }
