@@ -4,7 +4,7 @@
 //! The thread shares the table until its first call leaves that (close_range with CLOSE_RANGE_UNSHARE, Linux 5.9), so nothing is copied, and takes what it is
 //! to have by pidfd_getfd (5.6; a filter may forbid it). The kernel gives the lowest free numbers: which ones these are is known.
 
-use crate::futex;
+use crate::{futex, process, thread};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// How many calls one makes, and how often it waits, at most.
@@ -16,6 +16,8 @@ const PROCESS: usize = 0;
 const OVER: u64 = u64::MAX;
 /// CLOSE_RANGE_UNSHARE (linux/close_range.h).
 const UNSHARE: usize = 2;
+/// PIDFD_THREAD (linux/pidfd.h).
+const THREAD: usize = libc::O_EXCL as usize;
 
 /// How long the thread waits at most: who sent it tells it in any case, but a process that is stopped may take its time.
 static PATIENCE: libc::timespec = libc::timespec { tv_sec: 3600, tv_nsec: 0 };
@@ -70,7 +72,12 @@ impl Errand {
     /// Its table is its own from now on.
     pub fn begin(&mut self) {
         self.must(libc::SYS_close_range, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]);
-        self.must(libc::SYS_pidfd_open, [crate::process::pid() as usize, 0, 0, 0, 0, 0]);
+        // The first thread of the process may have ended. Its other ones have pidfds since those have numbers of their own (Linux 6.9).
+        let (whose, kind) = match process::number() {
+            Some(_) => (thread::tid(), THREAD),
+            None => (process::pid(), 0),
+        };
+        self.must(libc::SYS_pidfd_open, [whose as usize, kind, 0, 0, 0, 0]);
     }
 
     /// Has it take a descriptor of the process. Its number there.

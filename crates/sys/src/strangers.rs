@@ -51,35 +51,49 @@ fn is_late(place: &AtomicU32) -> bool {
 static TABLE: AtomicU32 = AtomicU32::new(0);
 /// How long it is waited for who replaces one: what that was is closed within the call.
 const LONGEST_TURN: u64 = 1_000_000;
+/// ... and by who replaces one, or forks.
+const LONGEST_WAIT: u64 = 100_000_000;
 
 /// While it lives no other thread of this process that has one takes descriptors, or replaces one by another (dup2): what was taken stands at a low number
-/// first, which may be the one that is replaced.
+/// first, which may be the one that is replaced. It does not stand at the numbers of the standard descriptors, to which programs write that have closed them.
 #[derive(Debug)]
-pub struct Turn(bool);
+pub struct Turn {
+    is_held: bool,
+    /// Descriptors in the places of standard ones that are closed: read(2) and write(2) by them fail as before.
+    plugs: [i32; 3],
+}
 
 impl Turn {
-    /// For a call that may not come to nothing.
+    /// For a call that may not come to nothing, and goes on without it where somebody takes very long: a fork may wait for who waits here.
     pub fn to_replace() -> Turn {
-        Turn::before(None).unwrap_or(Turn(false))
+        Turn { is_held: Turn::within(LONGEST_WAIT).unwrap_or(false), plugs: [-1; 3] }
     }
 
     /// For one that may: `None` where somebody takes his time.
     pub fn to_take() -> Option<Turn> {
-        Turn::before(Some(clock::monotonic_ns() + LONGEST_TURN))
+        let is_held = Turn::within(LONGEST_TURN)?;
+        let mut turn = Turn { is_held, plugs: [-1; 3] };
+        for place in 0..3 {
+            if fd::is_cloexec(place).is_err() {
+                turn.plugs[place as usize] = fd::plug(place);
+            }
+        }
+        Some(turn)
     }
 
-    fn before(until: Option<u64>) -> Option<Turn> {
-        let own = thread::tid();
+    /// Whether it was taken, or the thread has it; `None`: too late.
+    fn within(patience: u64) -> Option<bool> {
+        let (own, until) = (thread::tid(), clock::monotonic_ns() + patience);
         loop {
             match TABLE.compare_exchange(0, own, Acquire, Relaxed) {
-                Ok(_) => return Some(Turn(true)),
+                Ok(_) => return Some(true),
                 // A handler's call interrupts one that has it, and goes before it.
-                Err(other) if other == own => return Some(Turn(false)),
+                Err(other) if other == own => return Some(false),
                 // A thread of the process that this one was forked from, or one that was killed.
                 Err(other) if !thread::is_alive(other) => {
                     let _ = TABLE.compare_exchange(other, 0, Relaxed, Relaxed);
                 }
-                Err(_) if until.is_some_and(|until| clock::monotonic_ns() > until) => return None,
+                Err(_) if clock::monotonic_ns() > until => return None,
                 Err(_) => thread::yield_now(),
             }
         }
@@ -88,7 +102,8 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.0 {
+        self.plugs.iter().filter(|plug| **plug >= 0).for_each(|plug| fd::close(*plug));
+        if self.is_held {
             TABLE.store(0, Release);
         }
     }

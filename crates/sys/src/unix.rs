@@ -154,12 +154,13 @@ pub fn peer_name(s: i32, room: &mut [u8; 110]) -> Option<&[u8]> {
     room.get(3..len as usize).filter(|_| is_abstract)
 }
 
-/// Takes one waiting connection; `None` if there is none.
+/// Takes one waiting connection; `None` if there is none, or somebody replaces a descriptor just now.
 ///
 /// # Errors
 /// As accept4(2).
 pub fn accept(listener: i32, floor: i32) -> Result<Option<i32>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let Some(_turn) = strangers::Turn::to_take() else { return Ok(None) };
     // SAFETY: integers and null pointers only.
     match check(unsafe { syscall(libc::SYS_accept4, [listener as usize, 0, 0, flags as usize, 0, 0]) }) {
         Ok(n) => fd::move_high(n as i32, floor).map(Some),
@@ -551,7 +552,8 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
     let seals = [const { AtomicU64::new(0) }; MAX_FDS];
     let mut errand = Errand::new();
     errand.begin();
-    debug_assert_eq!((errand.takes(s), errand.takes(theirs)), (SOCKET, TO_US));
+    let numbers = (errand.takes(s), errand.takes(theirs));
+    debug_assert_eq!(numbers, (SOCKET, TO_US));
     let flags = (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) as usize;
     errand.calls(libc::SYS_recvmsg, [SOCKET, &raw mut header as usize, flags, 0, 0, 0], &received);
     for (at, seals) in seals.iter().enumerate() {
