@@ -6,7 +6,6 @@ use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, later, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::strangers::Turn;
 use bypath_sys::{fd, mem};
 use std::sync::atomic::Ordering::*;
 
@@ -18,20 +17,17 @@ pub struct Forking {
     thread: Option<&'static Record>,
     /// `None` if nothing is followed.
     birth: Option<Birth>,
-    /// What others send stands at a low number for a moment, which the child would have for good.
-    _turn: Option<Turn>,
 }
 
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile. `named`: the parent will be told which process it is.
 pub fn begin(named: bool) -> Forking {
-    let none = Forking { life: None, thread: None, birth: None, _turn: None };
+    let none = Forking { life: None, thread: None, birth: None };
     // The C library waits for locks of its own, which other threads may have that open or close a descriptor.
     let goes = |life: Option<Held<'static>>, birth| Forking {
         life: life.map(Held::goes_away),
         thread: thread::existing(),
         birth,
-        _turn: state::get().map(|_| Turn::to_replace()),
     };
     if state::is_sealed() {
         if state::get().is_some() {

@@ -8,7 +8,7 @@ use crate::{futex, process, thread};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// How many calls one makes, and how often it waits, at most.
-const CALLS: usize = 40;
+const CALLS: usize = 18;
 const WAITS: usize = 2;
 /// Where its own process stands in its table. What it takes follows, in its order.
 const PROCESS: usize = 0;

@@ -27,7 +27,7 @@ pub(crate) const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
 static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// How many descriptors one thread holds.
-pub const AT_ONCE: usize = 16;
+pub const AT_ONCE: usize = 8;
 
 /// Threads whose end takes long, by their numbers; 0: a free place.
 static LATE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
@@ -51,7 +51,7 @@ fn is_late(place: &AtomicU32) -> bool {
 static TABLE: AtomicU32 = AtomicU32::new(0);
 /// How long it is waited for who replaces one: what that was is closed within the call.
 const LONGEST_TURN: u64 = 1_000_000;
-/// ... and by who replaces one, or forks.
+/// ... and by who replaces one.
 const LONGEST_WAIT: u64 = 100_000_000;
 
 /// While it lives no other thread of this process that has one takes descriptors, or replaces one by another (dup2): what was taken stands at a low number
@@ -64,7 +64,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// For a call that may not come to nothing, and goes on without it where somebody takes very long: a fork may wait for who waits here.
+    /// For a call that may not come to nothing, and goes on without it where somebody takes very long: who has it may wait for who waits here.
     pub fn to_replace() -> Turn {
         Turn { is_held: Turn::within(LONGEST_WAIT).unwrap_or(false), plugs: [-1; 3] }
     }
@@ -226,19 +226,24 @@ fn is_harmless(file: i32) -> bool {
 
 /// Closes descriptors without ever waiting for what a last close waits for.
 pub fn close(fds: &[i32]) {
-    for some in fds.chunks(AT_ONCE) {
-        let (mut errand, words, _blocked) = (Errand::new(), Words::new(), Blocked::all());
-        let apart = apart(&mut errand, some);
-        let beside = if apart.is_none() { holder(&words) } else { None };
-        some.iter().for_each(|file| fd::close(*file));
-        if let Some(tid) = apart {
-            errand.goes_on(0);
-            errand.is_over();
-            leave(tid);
-        }
-        if let Some(tid) = beside {
-            dismiss(&words, tid);
-        }
+    fds.chunks(AT_ONCE).for_each(close_some);
+}
+
+/// The same of [`AT_ONCE`] at most. By itself, as it takes much of a small stack.
+#[cold]
+#[inline(never)]
+fn close_some(some: &[i32]) {
+    let (mut errand, words, _blocked) = (Errand::new(), Words::new(), Blocked::all());
+    let apart = apart(&mut errand, some);
+    let beside = if apart.is_none() { holder(&words) } else { None };
+    some.iter().for_each(|file| fd::close(*file));
+    if let Some(tid) = apart {
+        errand.goes_on(0);
+        errand.is_over();
+        leave(tid);
+    }
+    if let Some(tid) = beside {
+        dismiss(&words, tid);
     }
 }
 

@@ -473,6 +473,12 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
             return Err(Errno::MFILE);
         }
     }
+    recv_here(s, bytes, floor)
+}
+
+/// The same into the program's table. By itself, so that a small stack has this room or that.
+#[inline(never)]
+fn recv_here(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     let mut control = Control::<ALL_FDS>::new();
     let mut got = Received { len: 0, fds: [-1; MAX_FDS], fd_count: 0 };
     let Some(turn) = strangers::Turn::to_take() else { return Ok(None) };
@@ -520,6 +526,8 @@ impl Control<ALL_FDS> {
 }
 
 /// The same by a thread apart; `None`: there can be none.
+#[cold]
+#[inline(never)]
 fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Received>>> {
     const SOCKET: usize = 1;
     const TO_US: usize = 2;
