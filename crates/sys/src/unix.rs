@@ -533,7 +533,8 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
     const TO_US: usize = 2;
     // It is given the lowest free numbers.
     const FIRST: usize = 3;
-    let (ours, theirs) = packets(floor)?;
+    // Rather later than into the program's table.
+    let Some((ours, theirs)) = packets(floor) else { return Some(Ok(None)) };
     let mut control = Control::<ALL_FDS>::new();
     let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
     let mut header = MsgHdr {
