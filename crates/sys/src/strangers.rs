@@ -83,7 +83,7 @@ impl Turn {
 
     /// Whether it was taken, or the thread has it; `None`: too late.
     fn within(patience: u64) -> Option<bool> {
-        let (own, until) = (thread::tid(), clock::monotonic_ns() + patience);
+        let (own, mut until) = (thread::tid(), None);
         loop {
             match TABLE.compare_exchange(0, own, Acquire, Relaxed) {
                 Ok(_) => return Some(true),
@@ -93,8 +93,13 @@ impl Turn {
                 Err(other) if !thread::is_alive(other) => {
                     let _ = TABLE.compare_exchange(other, 0, Relaxed, Relaxed);
                 }
-                Err(_) if clock::monotonic_ns() > until => return None,
-                Err(_) => thread::yield_now(),
+                Err(_) => {
+                    let now = clock::monotonic_ns();
+                    if now > *until.get_or_insert(now + patience) {
+                        return None;
+                    }
+                    thread::yield_now();
+                }
             }
         }
     }

@@ -605,7 +605,12 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
         if wanted.is_empty() || len == 0 {
             return Ok(Some(got));
         }
-        let is_memory = |at: usize| (seals[at].load(Acquire) as i64) >= 0;
+        // A plain file of a file system in memory has none of these.
+        let length = i64::from(libc::F_SEAL_SHRINK | libc::F_SEAL_GROW);
+        let is_memory = |at: usize| {
+            let seals = seals[at].load(Acquire) as i64;
+            seals >= 0 && seals & length == length
+        };
         let is_good = |at: usize, file: i32| {
             file == (FIRST + at) as i32
                 && (is_memory(at) || open_files::is_of_thread(tid, file, strangers::EVENTFD))
