@@ -135,10 +135,21 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<OwnedFd>> {
 /// # Errors
 /// ECONNRESET; EMFILE: the descriptors could not be kept.
 pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize, Vec<OwnedFd>)>> {
-    let Some(got) = unix::recv(socket.as_raw_fd(), room, 3)? else { return Ok(None) };
+    Ok(unix::recv(socket.as_raw_fd(), room, 3)?.map(owned))
+}
+
+/// The same of whom the caller relies on, who may send any kind of descriptor.
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn receive_relied_on(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize, Vec<OwnedFd>)>> {
+    Ok(unix::recv_relied_on(socket.as_raw_fd(), room, 3)?.map(owned))
+}
+
+fn owned(got: unix::Received) -> (usize, Vec<OwnedFd>) {
     // SAFETY: they were received just now and are nobody else's.
     let own = |fd: &i32| unsafe { OwnedFd::from_raw_fd(*fd) };
-    Ok(Some((got.len, got.fds[..got.fd_count].iter().map(own).collect())))
+    (got.len, got.fds[..got.fd_count].iter().map(own).collect())
 }
 
 /// The same with all descriptors that came along, of which none is closed.

@@ -476,6 +476,19 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     recv_here(s, bytes, floor)
 }
 
+/// The same of whom the caller has chosen to rely on, as a program does on its netstack service: what he sends, sockets too, comes into the program's table at
+/// once, whoever he is.
+///
+/// # Errors
+/// Those of [`recv`]; EMFILE where another user is at the other end also while there is not room for as many as can come along.
+pub fn recv_relied_on(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
+    match brings_descriptors(s) {
+        None => Ok(None),
+        Some(true) if is_of_another_user(s) && !has_room_for_all() => Err(Errno::MFILE),
+        Some(_) => recv_here(s, bytes, floor),
+    }
+}
+
 /// The same into the program's table. By itself, so that a small stack has this room or that.
 #[inline(never)]
 fn recv_here(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {

@@ -65,7 +65,7 @@ users! {
                 asked(end.as_fd(), &message, None).expect("a service that listens");
                 assert!(!ready(end.as_fd(), PollFlags::POLLIN, 20_000).is_empty());
                 let mut room = [0; 4096];
-                let (len, files) = seqpacket::receive(end.as_fd(), &mut room).ok()??;
+                let (len, files) = seqpacket::receive_relied_on(end.as_fd(), &mut room).ok()??;
                 let (answer, _) = Header::decode(&room[..len])?;
                 Some((answer.errno, files))
             };

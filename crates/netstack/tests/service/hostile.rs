@@ -189,7 +189,7 @@ impl Villain<'_> {
         let Some(control) = self.controls.get(n) else { return };
         let mut room = vec![0; MESSAGE];
         for _ in 0..20 {
-            match seqpacket::receive(control.as_fd(), &mut room) {
+            match seqpacket::receive_relied_on(control.as_fd(), &mut room) {
                 Ok(Some((len, fds))) if len > 0 => {
                     let (header, body) = Header::decode(&room[..len]).expect("a header");
                     if matches!(header.errno, 0 | libc::EINPROGRESS) {

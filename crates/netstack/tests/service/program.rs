@@ -168,7 +168,7 @@ impl Program {
 fn hear(end: BorrowedFd<'_>) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let mut room = vec![0; MESSAGE];
     loop {
-        match seqpacket::receive(end, &mut room) {
+        match seqpacket::receive_relied_on(end, &mut room) {
             Ok(Some((0, _))) | Err(_) => return None,
             Ok(Some((len, fds))) => return Some((room[..len].to_vec(), fds)),
             Ok(None) => {

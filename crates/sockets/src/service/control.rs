@@ -562,7 +562,7 @@ impl Service {
             }
         }
         loop {
-            let got = match unix::recv(fd, &mut message.answer, state::floor()) {
+            let got = match unix::recv_relied_on(fd, &mut message.answer, state::floor()) {
                 Ok(Some(got)) => got,
                 Ok(None) => {
                     wait(fd, libc::POLLIN, until)?;
