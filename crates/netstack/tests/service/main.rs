@@ -37,6 +37,8 @@ use bypath_netstack::Engine;
 use bypath_netstack::service::{Service, ServiceError, Settings, Stopper, query};
 use bypath_stack::config::Config;
 use bypath_wire::MacAddr;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use program::Program;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -228,6 +230,16 @@ fn kernels(address: &str) -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(at(address)).expect("a listener of the kernel");
     let local = listener.local_addr().expect("an address");
     (listener, local)
+}
+
+/// Keeps this thread, and those that it starts, on the first processor that it may have.
+fn on_one_processor() {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this).expect("processors");
+    let first = (0..CpuSet::count()).find(|n| allowed.is_set(*n) == Ok(true)).expect("a processor");
+    let mut one = CpuSet::new();
+    one.set(first).expect("its number");
+    sched_setaffinity(this, &one).expect("a processor");
 }
 
 fn patient(stream: TcpStream) -> TcpStream {

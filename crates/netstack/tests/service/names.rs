@@ -1,12 +1,10 @@
 //! Names of the service's ends that somebody takes before the service does.
 
 use crate::program::Sock;
-use crate::{Running, at, isolated, patient};
+use crate::{Running, at, isolated, on_one_processor, patient};
 use bypath_shm::service::of_end_name;
 use bypath_sys::pair;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::Pid;
 use std::collections::HashSet;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -56,12 +54,7 @@ impl Taken {
 isolated! {
     fn who_takes_all_names_that_he_can_know_beforehand_keeps_nobody_from_a_socket() {
         // The service's thread, too, and so the cookies of one processor.
-        let this = Pid::from_raw(0);
-        let allowed = sched_getaffinity(this).expect("processors");
-        let first = (0..CpuSet::count()).find(|n| allowed.is_set(*n) == Ok(true)).expect("a processor");
-        let mut one = CpuSet::new();
-        one.set(first).expect("its number");
-        sched_setaffinity(this, &one).expect("a processor");
+        on_one_processor();
         let hard = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit").1;
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit");
 
