@@ -7,7 +7,7 @@ use crate::real::hook;
 use crate::served;
 use bypath_sockets::hook::{self, Meant};
 use bypath_sys::fd;
-use bypath_sys::strangers::Turn;
+use bypath_sys::strangers::{Turn, is_plug};
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
 /// The port that an address of the internet names, which bind() takes or not; 0: none.
@@ -182,11 +182,11 @@ hook! {
 
     /// `close()`.
     fn close(fd: c_int) -> c_int, raw Some(libc::SYS_close); aka __close;
-    only hook::is_followed(fd) || hook::is_own_fd(fd); {
+    only hook::is_followed(fd) || hook::is_own_fd(fd) || is_plug(fd); {
         if borrowed_memory() {
             return real(fd);
         }
-        if hook::is_own_fd(fd) {
+        if hook::is_own_fd(fd) || is_plug(fd) {
             return fail(libc::EBADF);
         }
         let closing = kept(|| hook::close_begin(fd));

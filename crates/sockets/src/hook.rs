@@ -364,6 +364,11 @@ pub fn dup2_begin(old: i32, new: i32) -> Closing {
             return Closing(life::Closing::none());
         }
         s.replaced.store(new + 1, Release);
+        // One that came back from elsewhere: the kernel goes on with what is registered by this number.
+        if !state::is_borrowed() && s.descriptors.load(Acquire) == 1 && fd::identity(old) == fd::identity(new)
+        {
+            epoll::give_back(s);
+        }
         let closing = close_begin(new);
         // Whom slow memory holds up is not to go on with another connection.
         if s.is_warm() && !state::is_borrowed() && !thread::quiesce_within(LATE_NS) {

@@ -211,12 +211,11 @@ pub fn close_begin(fd: i32) -> Closing {
     }
     // The entry goes before the number can be reused by another thread.
     let entry = table::remove(fd);
-    if let Some(Entry::Sock(s)) = entry {
-        if s.descriptors.load(Acquire) > 1 {
-            heir::no_standard_descriptor(s, fd);
-        } else {
-            epoll::forget(s);
-        }
+    match entry {
+        Some(Entry::Sock(s)) if s.descriptors.load(Acquire) > 1 => heir::no_standard_descriptor(s, fd),
+        Some(Entry::Sock(s)) => epoll::forget(s),
+        Some(Entry::Epoll(n)) => epoll::leaves(n, fd),
+        _ => {}
     }
     Closing { entry, fd, stays }
 }

@@ -4,7 +4,11 @@
 //! The thread shares the table until its first call leaves that (close_range with CLOSE_RANGE_UNSHARE, Linux 5.9), so nothing is copied, and takes what it is
 //! to have by pidfd_getfd (5.6; a filter may forbid it). The kernel gives the lowest free numbers: which ones these are is known.
 
-use crate::{futex, process, thread};
+#[cfg(not(target_arch = "x86_64"))]
+use crate::Errno;
+use crate::mem::Zeroes;
+use crate::syscall::check;
+use crate::{Result, futex, process, thread};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// How many calls one makes, and how often it waits, at most.
@@ -33,9 +37,9 @@ struct Call {
     must: u64,
 }
 
-/// What a thread is to do. It must stay where it is from the first call on until it is [over](Errand::is_over).
+/// What a thread is to do. It stays where it is from the first call on until it is [over](Errand::is_over).
 #[derive(Debug)]
-pub struct Errand {
+pub(crate) struct Errand {
     /// Of each wait: 1 has it go on.
     go: [AtomicU32; WAITS],
     /// 0 once it needs this memory no more.
@@ -53,24 +57,13 @@ pub struct Errand {
     waits: usize,
 }
 
-impl Errand {
-    pub fn new() -> Errand {
-        let none = Call { words: [OVER; 7], result: std::ptr::null(), must: 0 };
-        Errand {
-            go: [const { AtomicU32::new(0) }; WAITS],
-            runs: AtomicU32::new(1),
-            arrived: [const { AtomicU64::new(0) }; WAITS],
-            any: AtomicU64::new(0),
-            calls: [none; CALLS],
-            count: 0,
-            has: 1,
-            next: [0; WAITS],
-            waits: 0,
-        }
-    }
+// SAFETY: integers, and addresses that are written before they are read.
+unsafe impl Zeroes for Errand {}
 
-    /// Its table is its own from now on.
-    pub fn begin(&mut self) {
+impl Errand {
+    /// The first of all: its table is its own from now on.
+    pub(crate) fn begin(&mut self) {
+        (*self.runs.get_mut(), self.has) = (1, 1);
         self.must(libc::SYS_close_range, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]);
         // The first thread of the process may have ended. Its other ones have pidfds since those have numbers of their own (Linux 6.9).
         let (whose, kind) = match process::number() {
@@ -81,20 +74,20 @@ impl Errand {
     }
 
     /// Has it take a descriptor of the process. Its number there.
-    pub fn takes(&mut self, file: i32) -> usize {
+    pub(crate) fn takes(&mut self, file: i32) -> usize {
         self.must(libc::SYS_pidfd_getfd, [PROCESS, file as usize, 0, 0, 0, 0]);
         self.has += 1;
         self.has - 1
     }
 
     /// Has it make a call without which there is no sense in the others.
-    pub fn must(&mut self, number: i64, arguments: [usize; 6]) {
+    pub(crate) fn must(&mut self, number: i64, arguments: [usize; 6]) {
         let any = &raw const self.any;
         self.add(number, arguments, any, true);
     }
 
     /// Has it make a call, whose result goes there.
-    pub fn calls(&mut self, number: i64, arguments: [usize; 6], result: &AtomicU64) {
+    pub(crate) fn calls(&mut self, number: i64, arguments: [usize; 6], result: &AtomicU64) {
         self.add(number, arguments, result, false);
     }
 
@@ -106,7 +99,7 @@ impl Errand {
     }
 
     /// Has it wait until it is told to [go on](Errand::goes_on).
-    pub fn waits(&mut self) {
+    pub(crate) fn waits(&mut self) {
         let at = self.waits;
         let (arrived, any) = (&raw const self.arrived[at], &raw const self.any);
         self.add(libc::SYS_gettid, [0; 6], arrived, false);
@@ -117,15 +110,17 @@ impl Errand {
         (self.next[at], self.waits) = (self.count, at + 1);
     }
 
-    /// Sends it. The number of the thread; `None`: there can be none.
-    pub fn sent(&mut self) -> Option<u32> {
-        // The last place says that it is over.
-        assert!(self.count < CALLS);
+    /// Sends it. The number of the thread.
+    ///
+    /// # Errors
+    /// As clone(2): EAGAIN and ENOMEM where there is none now, others where there can be none.
+    pub(crate) fn sent(&mut self) -> Result<u32> {
+        self.calls[self.count].words[0] = OVER;
         spawn(self)
     }
 
     /// Waits until it [waits](Errand::waits) for the `at`th time. False: it came to nothing.
-    pub fn has_arrived(&self, at: usize) -> bool {
+    pub(crate) fn has_arrived(&self, at: usize) -> bool {
         let arrived = &self.arrived[at];
         while arrived.load(Acquire) == 0 {
             if self.runs.load(Acquire) == 0 {
@@ -139,13 +134,13 @@ impl Errand {
     }
 
     /// Has it go on where it waits.
-    pub fn goes_on(&self, at: usize) {
+    pub(crate) fn goes_on(&self, at: usize) {
         self.go[at].store(1, Release);
         futex::wake(&self.go[at], 1);
     }
 
     /// Has it end where it waits.
-    pub fn ends(&mut self) {
+    pub(crate) fn ends(&mut self) {
         for at in 0..self.waits {
             let next = &raw mut self.calls[self.next[at]].words[0];
             // SAFETY: a word of this, which the thread reads behind the one that is written next.
@@ -155,21 +150,15 @@ impl Errand {
     }
 
     /// Waits until this memory is the caller's alone.
-    pub fn is_over(&self) {
+    pub(crate) fn is_over(&self) {
         while self.runs.load(Acquire) != 0 {
             futex::wait(&self.runs, 1, u64::from(u32::MAX));
         }
     }
 }
 
-impl Default for Errand {
-    fn default() -> Errand {
-        Errand::new()
-    }
-}
-
 #[cfg(target_arch = "x86_64")]
-fn spawn(errand: &mut Errand) -> Option<u32> {
+fn spawn(errand: &mut Errand) -> Result<u32> {
     const FLAGS: i32 = libc::CLONE_VM
         | libc::CLONE_FILES
         | libc::CLONE_SIGHAND
@@ -225,17 +214,18 @@ fn spawn(errand: &mut Errand) -> Option<u32> {
             options(nostack)
         );
     }
-    (made > 0).then_some(made as u32)
+    check(made).map(|made| made as u32)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn spawn(_: &mut Errand) -> Option<u32> {
-    None
+fn spawn(_: &mut Errand) -> Result<u32> {
+    Err(Errno::NOSYS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mem::InPages;
     use crate::signal::Blocked;
     use crate::{fd, thread};
     use std::io::Write;
@@ -248,7 +238,8 @@ mod tests {
         writer.write_all(b"octets").unwrap();
         let mut room = [0u8; 8];
         let [read, other, beside] = [const { AtomicU64::new(77) }; 3];
-        let mut errand = Errand::new();
+        let mut memory = InPages::<Errand>::new().unwrap();
+        let errand = memory.get();
         errand.begin();
         let own = errand.takes(reader.as_raw_fd());
         assert_eq!(own, 1);
@@ -273,7 +264,8 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn it_ends_where_a_call_fails_that_it_must_make() {
-        let mut errand = Errand::new();
+        let mut memory = InPages::<Errand>::new().unwrap();
+        let errand = memory.get();
         errand.begin();
         errand.takes(-1);
         errand.waits();

@@ -123,21 +123,24 @@ pub fn is_cloexec(fd: i32) -> Result<bool> {
     fcntl(fd, libc::F_GETFD, 0).map(|n| n as i32 & libc::FD_CLOEXEC != 0)
 }
 
-/// Puts something at a number that is free, and the lowest such one: by it nothing can be read or written, as before. Its number, or -1.
-pub fn plug(place: i32) -> i32 {
+/// Puts something at a number that is free, and the lowest such one: by it nothing can be read or written, as before. False: there it does not stand.
+pub(crate) fn plug(place: i32) -> bool {
     let flags = libc::O_PATH | libc::O_CLOEXEC;
     // SAFETY: the path is a constant.
     let opened = unsafe {
         syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, c"/".as_ptr() as usize, flags as usize, 0, 0, 0])
     };
-    match check(opened) {
-        Ok(number) if number as i32 == place => place,
-        Ok(other) => {
-            close(other as i32);
-            -1
-        }
-        Err(_) => -1,
+    let Ok(number) = check(opened) else { return false };
+    let is_there = number as i32 == place;
+    if !is_there {
+        close(number as i32);
     }
+    is_there
+}
+
+/// Whether what stands at a number is such a thing, if something is.
+pub(crate) fn is_plug(place: i32) -> bool {
+    status_flags(place).is_ok_and(|flags| flags & libc::O_PATH != 0)
 }
 
 /// Makes the descriptor close-on-exec, or not.

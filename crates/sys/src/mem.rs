@@ -4,6 +4,7 @@ use crate::page::PAGE;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd};
 use std::ffi::CStr;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Seals that forbid a change of size and further seals.
@@ -165,6 +166,37 @@ static HAS_HOLES: AtomicBool = AtomicBool::new(false);
 /// From now on, or not any more, what is [let go](Mapping::let_go) goes even where zeroes that can be written are refused: it can be read only then.
 pub fn insist(on: bool) {
     INSISTS.store(on, Relaxed);
+}
+
+/// Types of which zeroes are a value, and which need no drop.
+///
+/// # Safety
+/// Exactly that.
+pub(crate) unsafe trait Zeroes {}
+
+/// A value, zeroes at first, in memory of its own: what is long does not fit on a small stack.
+#[derive(Debug)]
+pub(crate) struct InPages<T: Zeroes>(Mapping, PhantomData<T>);
+
+impl<T: Zeroes> InPages<T> {
+    /// `None`: there is no memory.
+    pub(crate) fn new() -> Option<InPages<T>> {
+        const { assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) };
+        Some(InPages(Mapping::private(size_of::<T>()).ok()?, PhantomData))
+    }
+
+    /// It stays where it is.
+    pub(crate) fn get(&mut self) -> &mut T {
+        // SAFETY: it is aligned to a page, as long as it has to be, and zeroes, or what was written there, are a value. Nobody else has it.
+        unsafe { &mut *self.0.addr().cast() }
+    }
+}
+
+impl<T: Zeroes> Drop for InPages<T> {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; what borrowed from this value is gone.
+        unsafe { self.0.unmap() };
+    }
 }
 
 /// A shared mapping: its address and length. It is never unmapped on drop; see [`Mapping::unmap`].

@@ -18,7 +18,8 @@ pub(crate) struct MsgHdr {
     pub(crate) flags: i32,
 }
 
-fn header(iov: &[IoVec], (control, controllen): (usize, usize)) -> MsgHdr {
+/// One that names these pieces of memory, and so many octets of what comes along, from an address on.
+pub(crate) fn header(iov: &[IoVec], (control, controllen): (usize, usize)) -> MsgHdr {
     MsgHdr {
         name: 0,
         namelen: 0,

@@ -7,12 +7,13 @@
 //! is asked at each close: who can, asks [`Kernels`] first.
 
 use crate::apart::Errand;
+use crate::mem::InPages;
 use crate::signal::Blocked;
 use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
 #[cfg(feature = "link")]
 use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 /// How long it is asked at most whether the other thread has ended, in ns. A yield takes a time slice where processors are busy.
 const LONGEST_LOOK: u64 = 100_000;
@@ -54,28 +55,44 @@ const LONGEST_TURN: u64 = 1_000_000;
 /// ... and by who replaces one.
 const LONGEST_WAIT: u64 = 100_000_000;
 
+/// Whether a [plug](Turn) stands in the place of a standard descriptor.
+static PLUGGED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Whether a number is closed for the program, and something of ours stands there for a moment.
+#[inline]
+pub fn is_plug(number: i32) -> bool {
+    let may_be = usize::try_from(number).ok().and_then(|number| PLUGGED.get(number));
+    may_be.is_some_and(|plug| plug.load(Relaxed)) && fd::is_plug(number)
+}
+
 /// While it lives no other thread of this process that has one takes descriptors, or replaces one by another (dup2): what was taken stands at a low number
 /// first, which may be the one that is replaced. It does not stand at the numbers of the standard descriptors, to which programs write that have closed them.
 #[derive(Debug)]
 pub struct Turn {
     is_held: bool,
-    /// Descriptors in the places of standard ones that are closed: read(2) and write(2) by them fail as before.
-    plugs: [i32; 3],
+    /// Standard descriptors that are closed, in whose places something stands: read(2) and write(2) by them fail as before.
+    plugs: [bool; 3],
+    /// While something is taken. A handler may replace what stands at a low number.
+    _blocked: Option<Blocked>,
 }
 
 impl Turn {
     /// For a call that may not come to nothing, and goes on without it where somebody takes very long: who has it may wait for who waits here.
     pub fn to_replace() -> Turn {
-        Turn { is_held: Turn::within(LONGEST_WAIT).unwrap_or(false), plugs: [-1; 3] }
+        Turn { is_held: Turn::within(LONGEST_WAIT).unwrap_or(false), plugs: [false; 3], _blocked: None }
     }
 
     /// For one that may: `None` where somebody takes his time.
     pub fn to_take() -> Option<Turn> {
+        let blocked = Some(Blocked::all());
         let is_held = Turn::within(LONGEST_TURN)?;
-        let mut turn = Turn { is_held, plugs: [-1; 3] };
-        for place in 0..3 {
+        let mut turn = Turn { is_held, plugs: [false; 3], _blocked: blocked };
+        for ((place, plug), is_plugged) in (0..).zip(&mut turn.plugs).zip(&PLUGGED) {
             if fd::is_cloexec(place).is_err() {
-                turn.plugs[place as usize] = fd::plug(place);
+                // First: who closes the number looks whether it is one.
+                is_plugged.store(true, SeqCst);
+                *plug = fd::plug(place);
+                is_plugged.store(*plug, SeqCst);
             }
         }
         Some(turn)
@@ -107,7 +124,15 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.plugs.iter().filter(|plug| **plug >= 0).for_each(|plug| fd::close(*plug));
+        for ((place, plug), is_plugged) in (0..).zip(self.plugs).zip(&PLUGGED) {
+            if plug {
+                // The C library closes numbers itself, and has something else there: then it is not ours.
+                if fd::is_plug(place) {
+                    fd::close(place);
+                }
+                is_plugged.store(false, Relaxed);
+            }
+        }
         if self.is_held {
             TABLE.store(0, Release);
         }
@@ -134,7 +159,7 @@ fn apart(errand: &mut Errand, files: &[i32]) -> Option<u32> {
         errand.takes(*file);
     });
     errand.waits();
-    let tid = errand.sent()?;
+    let tid = errand.sent().ok()?;
     if errand.has_arrived(0) {
         return Some(tid);
     }
@@ -147,7 +172,7 @@ fn apart(errand: &mut Errand, files: &[i32]) -> Option<u32> {
 /// for children) it does nothing. It allocates: [`close`] does not.
 #[derive(Debug)]
 pub struct Others {
-    errand: Box<Errand>,
+    errand: Option<InPages<Errand>>,
     words: Box<Words>,
     apart: Option<u32>,
     beside: Option<u32>,
@@ -161,9 +186,9 @@ impl Others {
     }
 
     fn of(files: &[i32]) -> Others {
-        let (mut errand, words) = (Box::new(Errand::new()), Box::new(Words::new()));
-        let _blocked = Blocked::all();
-        let apart = if files.is_empty() { None } else { apart(&mut errand, files) };
+        let mut errand = if files.is_empty() { None } else { InPages::new() };
+        let (words, _blocked) = (Box::new(Words::new()), Blocked::all());
+        let apart = errand.as_mut().and_then(|errand| apart(errand.get(), files));
         let beside = if apart.is_none() { holder(&words) } else { None };
         Others { errand, words, apart, beside, _blocked }
     }
@@ -183,10 +208,8 @@ impl Default for Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        if let Some(tid) = self.apart {
-            self.errand.goes_on(0);
-            self.errand.is_over();
-            leave(tid);
+        if let (Some(tid), Some(errand)) = (self.apart, &mut self.errand) {
+            dismiss_apart(errand.get(), tid);
         }
         if let Some(tid) = self.beside {
             dismiss(&self.words, tid);
@@ -238,14 +261,12 @@ pub fn close(fds: &[i32]) {
 #[cold]
 #[inline(never)]
 fn close_some(some: &[i32]) {
-    let (mut errand, words, _blocked) = (Errand::new(), Words::new(), Blocked::all());
-    let apart = apart(&mut errand, some);
+    let (mut errand, words, _blocked) = (InPages::new(), Words::new(), Blocked::all());
+    let apart = errand.as_mut().and_then(|errand| apart(errand.get(), some));
     let beside = if apart.is_none() { holder(&words) } else { None };
     some.iter().for_each(|file| fd::close(*file));
-    if let Some(tid) = apart {
-        errand.goes_on(0);
-        errand.is_over();
-        leave(tid);
+    if let (Some(tid), Some(errand)) = (apart, &mut errand) {
+        dismiss_apart(errand.get(), tid);
     }
     if let Some(tid) = beside {
         dismiss(&words, tid);
@@ -356,6 +377,13 @@ fn holder(_: &Words) -> Option<u32> {
     None
 }
 
+/// Has a thread [apart] end.
+fn dismiss_apart(errand: &Errand, tid: u32) {
+    errand.goes_on(0);
+    errand.is_over();
+    leave(tid);
+}
+
 /// Has the other thread end; its closes are over when this returns, or later if one of them takes its time.
 fn dismiss(words: &Words, tid: u32) {
     words.over.store(1, Release);
@@ -429,8 +457,9 @@ mod tests {
     fn what_is_closed_meanwhile_is_closed() {
         use std::io::Read;
         let [(mut held, holds), (mut other, lets_go)] = [(); 2].map(|()| std::io::pipe().unwrap());
-        let (mut errand, _blocked) = (Errand::new(), Blocked::all());
-        let tid = apart(&mut errand, &[holds.as_raw_fd()]).unwrap();
+        let (mut memory, _blocked) = (InPages::new().unwrap(), Blocked::all());
+        let errand = memory.get();
+        let tid = apart(errand, &[holds.as_raw_fd()]).unwrap();
         drop(lets_go);
         assert_eq!(other.read(&mut [0]).unwrap(), 0, "it has what it was not told to have");
         drop(holds);
@@ -439,9 +468,7 @@ mod tests {
             0,
             "it does not hold what it was told to"
         );
-        errand.goes_on(0);
-        errand.is_over();
-        leave(tid);
+        dismiss_apart(errand, tid);
         assert_eq!(held.read(&mut [0]).unwrap(), 0);
     }
 

@@ -222,7 +222,20 @@ pub fn created(epfd: i32) {
 
 const SETS_CAPACITY: u32 = 64 * 16;
 
-/// The last descriptor of a set is about to be closed. Under [`state::LIFE`].
+/// A descriptor of a set is about to be closed: what is told the kernel of its registrations must not reach whichever set has the number next.
+pub fn leaves(number: u32, fd: i32) {
+    let Some(s) = set(number).filter(|s| s.fd.load(Relaxed) == fd) else { return };
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    let mut other = -1;
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Epoll(n) if n == number) {
+            other = fd;
+        }
+    });
+    s.fd.store(other, Relaxed);
+}
+
+/// The last descriptor of a set is closed. Under [`state::LIFE`].
 pub fn closed(number: u32) {
     let Some(s) = set(number) else { return };
     datagrams::set_closed(number);
@@ -241,6 +254,11 @@ pub fn closed(number: u32) {
 // ---------------------------------------------------------------- registrations
 
 fn drop_reg(number: u32, r: &'static Reg) {
+    drop_which(number, r, true);
+}
+
+/// `is_gone`: the kernel has it no more.
+fn drop_which(number: u32, r: &'static Reg, is_gone: bool) {
     let was_in = r.set.swap(0, AcqRel);
     let Some(s) = was_in.checked_sub(1).and_then(set) else { return };
     unlink_hot(number, r, s);
@@ -249,7 +267,7 @@ fn drop_reg(number: u32, r: &'static Reg) {
         if let Some(conn) = sock.conn.get() {
             disarm(r, conn);
             s.warm.fetch_sub(1, Relaxed);
-            if r.events.load(Relaxed) & ONESHOT != 0 {
+            if is_gone && r.events.load(Relaxed) & ONESHOT != 0 {
                 gone::goes(s, r.data.load(Relaxed));
             }
         }
@@ -355,7 +373,14 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         return meant.gone().map_or(Verdict::NotOurs, |e| Verdict::done(Err(e)));
     };
     let meanings = || [fd, epfd].map(table::meaning);
-    let begun = meanings();
+    let ages = || (sock.end().generation.load(Relaxed), set.generation.load(Relaxed));
+    let (begun, aged) = (meanings(), ages());
+    // By dup2 a number comes to mean anew what it meant.
+    let means_them = || {
+        matches!(table::entry(fd), Some(Entry::Sock(now)) if std::ptr::eq(now, sock))
+            && matches!(table::entry(epfd), Some(Entry::Epoll(now)) if now == number)
+            && ages() == aged
+    };
     let event = match (op, event) {
         (libc::EPOLL_CTL_DEL, _) => EpollEvent { events: 0, data: 0 },
         (_, Some(e)) => e,
@@ -370,9 +395,10 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     let Some(_call) = Call::enter() else { return Verdict::NotOurs };
     fault::between("taken-back");
     let Some(held) = LOCK.lock(table::tid()) else { return Verdict::NotOurs };
-    if meanings() != begun {
-        // The other end, or others' calls, have held this thread up.
-        return match sock.is_dissolved() {
+    if meanings() != begun && !means_them() {
+        // The other end, or others' calls, have held this thread up. By dup2 the number means something else at once: the call is for that.
+        let is_replaced = sock.replaced.load(Acquire) == fd + 1 && !sock.is_late.load(Acquire);
+        return match sock.is_dissolved() || is_replaced {
             true => Verdict::NotOurs,
             false => Verdict::done(Err(Errno::BADF)).unless_sealed(),
         };
@@ -494,7 +520,7 @@ pub fn forget(s: &'static Sock) {
     }
 }
 
-/// The socket is not followed any more, and stays open: the kernel has its registrations as the program made them. Under [`state::LIFE`].
+/// The socket is not followed any more, and stays open: the kernel has its registrations as the program made them.
 pub fn give_back(s: &'static Sock) {
     let Some(_held) = LOCK.lock(table::tid()) else { return };
     while let Some((number, r)) = regs_of(s).next() {
@@ -503,7 +529,7 @@ pub fn give_back(s: &'static Sock) {
             // Who sleeps here by our bell looks again.
             ring_own(set);
         }
-        drop_reg(number, r);
+        drop_which(number, r, false);
     }
 }
 
@@ -547,7 +573,7 @@ pub fn hand_over(s: &'static Sock) {
             let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_ADD, fd, event);
             other::registers(set, data, fd);
         }
-        drop_reg(number, r);
+        drop_which(number, r, false);
     }
 }
 
