@@ -286,3 +286,16 @@ fn a_one_shot_registration_is_told_to_one_thread() {
         );
     }
 }
+
+/// The kernel goes on with what is registered by the number of a descriptor that came back and was put in its own place: a thread that waits there is told.
+#[test]
+fn who_waits_for_a_descriptor_that_comes_back_to_its_place_is_told() {
+    let program = programs::compile("returned", &["returned.c"], &[]);
+    for upgrade in ["off", "lazy", "eager"] {
+        let mut command = Command::new(&program);
+        command.env("LD_PRELOAD", programs::library()).env("BYPATH_UPGRADE", upgrade);
+        let output = command.output().expect("run the program");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "told 1, read 4\n".repeat(3), "{upgrade}: {}", output.status);
+    }
+}
