@@ -6,7 +6,7 @@ use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, later, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::{fd, mem};
+use bypath_sys::{fd, mem, strangers};
 use std::sync::atomic::Ordering::*;
 
 /// A fork in progress.
@@ -129,6 +129,7 @@ impl Forking {
         if state::is_sealed() {
             return;
         }
+        strangers::enter_child();
         service::enter_child();
         udp::holders::enter_child();
         udp::user::enter_child();

@@ -65,6 +65,15 @@ pub fn is_plug(number: i32) -> bool {
     may_be.is_some_and(|plug| plug.load(Relaxed)) && fd::is_plug(number)
 }
 
+/// In a child that was forked while another thread had one: nothing stands there for it.
+pub fn enter_child() {
+    for (place, is_plugged) in (0..).zip(&PLUGGED) {
+        if is_plugged.swap(false, Relaxed) && fd::is_plug(place) {
+            fd::close(place);
+        }
+    }
+}
+
 /// While it lives no other thread of this process that has one takes descriptors, or replaces one by another (dup2): what was taken stands at a low number
 /// first, which may be the one that is replaced. It does not stand at the numbers of the standard descriptors, to which programs write that have closed them.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A program that has closed its standard input. A program of its own: what is opened beside it takes that number.
 
 use bypath_sys::fd;
-use bypath_sys::strangers::{Turn, is_plug};
+use bypath_sys::strangers::{Turn, enter_child, is_plug};
 use std::fs::File;
 use std::io::Read;
 use std::mem::ManuallyDrop;
@@ -40,6 +40,10 @@ fn what_is_taken_is_not_the_standard_input_and_what_the_program_opens_stays() {
     assert!(HANDLED.load(Relaxed) && !is_plug(0));
     assert_eq!(failure(), Some(libc::EBADF));
 
+    let turn = Turn::to_take().expect("nobody else has it");
+    enter_child();
+    assert!(fd::is_cloexec(0).is_err(), "a forked child has it");
+    drop(turn);
     let turn = Turn::to_take().expect("nobody else has it");
     // As freopen(3) does, by a call of the C library's own.
     fd::close(0);
