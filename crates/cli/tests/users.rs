@@ -28,5 +28,7 @@ mod relatives;
 mod rules;
 #[path = "users/stage.rs"]
 mod stage;
+#[path = "users/strained.rs"]
+mod strained;
 #[path = "users/trouble.rs"]
 mod trouble;
