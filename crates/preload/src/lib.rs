@@ -22,6 +22,7 @@ mod message;
 mod namespace;
 mod poll;
 mod process;
+mod queue;
 mod raw;
 mod real;
 mod seccomp;

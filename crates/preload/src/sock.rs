@@ -7,7 +7,7 @@ use crate::real::hook;
 use crate::served;
 use bypath_sockets::hook::{self, Meant};
 use bypath_sys::fd;
-use bypath_sys::strangers::{Turn, is_plug};
+use bypath_sys::turn::{STANDARD, Turn, is_plug};
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
 /// The port that an address of the internet names, which bind() takes or not; 0: none.
@@ -182,10 +182,11 @@ hook! {
 
     /// `close()`.
     fn close(fd: c_int) -> c_int, raw Some(libc::SYS_close); aka __close;
-    only hook::is_followed(fd) || hook::is_own_fd(fd) || is_plug(fd); {
+    only hook::is_followed(fd) || hook::is_own_fd(fd) || is_standard(fd); {
         if borrowed_memory() {
             return real(fd);
         }
+        let _turn = is_standard(fd).then(Turn::to_replace);
         if hook::is_own_fd(fd) || is_plug(fd) {
             return fail(libc::EBADF);
         }
@@ -205,15 +206,18 @@ hook! {
         if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || borrowed_memory() {
             return real(first, last, flags);
         }
+        let _turn = is_standard_from(first).then(Turn::to_replace);
         around_own(first, last, |a, b| real(a, b, flags))
     }
 
     /// `closefrom()`: the library's own descriptors stay open.
     fn closefrom(first: c_int) -> (), raw None; {
-        if borrowed_memory() || hook::next_own_fd(0).is_none() {
-            if !borrowed_memory() {
-                kept(|| hook::close_range_begin(first.max(0) as c_uint, c_uint::MAX));
-            }
+        if borrowed_memory() {
+            return real(first);
+        }
+        let _turn = is_standard_from(first.max(0) as c_uint).then(Turn::to_replace);
+        if hook::next_own_fd(0).is_none() {
+            kept(|| hook::close_range_begin(first.max(0) as c_uint, c_uint::MAX));
             return real(first);
         }
         around_own(first.max(0) as c_uint, c_uint::MAX, |a, b| {
@@ -263,6 +267,16 @@ fn accepted(listener: c_int, fd: c_int, flags: c_int) -> c_int {
     fd
 }
 
+/// Whether a plug may stand at a number, which only the library takes away.
+#[inline]
+pub(crate) fn is_standard(fd: c_int) -> bool {
+    (0..STANDARD).contains(&fd)
+}
+
+fn is_standard_from(first: c_uint) -> bool {
+    first < STANDARD.cast_unsigned()
+}
+
 /// dup2 and dup3: `new` is closed and becomes `old`.
 fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if old == new {
@@ -279,8 +293,8 @@ fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let token = kept(|| hook::dup2_begin(old, new));
     let ret = match meant.gone() {
         None => {
-            // What others send stands at a low number for a moment.
-            let _turn = hook::serves().then(Turn::to_replace);
+            // What the library makes or takes stands at a low number for a moment.
+            let _turn = Turn::to_replace();
             real()
         }
         Some(e) => {

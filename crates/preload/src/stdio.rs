@@ -4,7 +4,9 @@
 use crate::child::borrowed_memory;
 use crate::errno::{kept, still};
 use crate::real::hook;
+use crate::sock::is_standard;
 use bypath_sockets::hook::{self, Closing, Reason};
+use bypath_sys::turn::Turn;
 use libc::{FILE, c_char, c_int, c_void};
 use std::arch::naked_asm;
 
@@ -16,7 +18,7 @@ hook! {
 
     /// `fclose()`: closes a descriptor inside the C library.
     fn fclose(file: *mut FILE) -> c_int, raw None; aka _IO_fclose; {
-        let closing = closing(file);
+        let (closing, _turn) = (closing(file), turn(file));
         let ret = real(file);
         closed(closing);
         ret
@@ -24,7 +26,7 @@ hook! {
 
     /// `freopen()`.
     fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE, raw None; {
-        let closing = closing(file);
+        let (closing, _turn) = (closing(file), turn(file));
         let ret = real(path, mode, file);
         closed(closing);
         ret
@@ -32,7 +34,7 @@ hook! {
 
     /// `freopen64()`.
     fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE, raw None; {
-        let closing = closing(file);
+        let (closing, _turn) = (closing(file), turn(file));
         let ret = real(path, mode, file);
         closed(closing);
         ret
@@ -62,14 +64,21 @@ fn becomes_stream(fd: c_int) -> bool {
 }
 
 fn closing(file: *mut FILE) -> Option<Closing> {
+    let fd = descriptor_of(file)?;
+    kept(|| hook::is_followed(fd).then(|| hook::close_begin(fd)))
+}
+
+/// The C library closes, opens and duplicates itself, without regard to what stands at a standard descriptor's number for a moment.
+fn turn(file: *mut FILE) -> Option<Turn> {
+    descriptor_of(file).is_some_and(is_standard).then(Turn::to_replace)
+}
+
+fn descriptor_of(file: *mut FILE) -> Option<c_int> {
     if file.is_null() || borrowed_memory() {
         return None;
     }
-    kept(|| {
-        // SAFETY: a stream that the program is about to close, hence a valid one.
-        let fd = unsafe { libc::fileno(file) };
-        hook::is_followed(fd).then(|| hook::close_begin(fd))
-    })
+    // SAFETY: a stream that the program is about to close, hence a valid one.
+    Some(kept(|| unsafe { libc::fileno(file) }))
 }
 
 fn closed(closing: Option<Closing>) {

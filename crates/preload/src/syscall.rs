@@ -3,8 +3,8 @@
 
 use crate::select::Sets;
 use crate::{
-    child, epoll, errno, exec, fd, identity, io, memory, message, namespace, poll, process, seccomp, select,
-    sock,
+    child, epoll, errno, exec, fd, identity, io, memory, message, namespace, poll, process, queue, seccomp,
+    select, sock,
 };
 use bypath_sockets::hook::{self, PollFd};
 use libc::{c_int, c_long, timespec};
@@ -71,6 +71,7 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_close_range,
     libc::SYS_clone3,
     libc::SYS_epoll_pwait2,
+    libc::SYS_mq_notify,
 ]);
 
 const fn bitmap(numbers: &[c_long]) -> [u64; 8] {
@@ -311,6 +312,12 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
             }
             libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid | libc::SYS_setfsuid => {
                 identity::changing(|| real(number, all))
+            }
+            libc::SYS_mq_notify => {
+                if b != 0 {
+                    queue::asking();
+                }
+                real(number, all)
             }
             libc::SYS_io_submit => {
                 if io::submitted(b as c_long, c as _) {

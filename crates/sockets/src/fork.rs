@@ -6,7 +6,8 @@ use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, later, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::{fd, mem, strangers};
+use bypath_sys::turn::{self, Turn};
+use bypath_sys::{fd, mem};
 use std::sync::atomic::Ordering::*;
 
 /// A fork in progress.
@@ -17,17 +18,20 @@ pub struct Forking {
     thread: Option<&'static Record>,
     /// `None` if nothing is followed.
     birth: Option<Birth>,
+    /// Nothing of this library's stands at a low number for a moment, which the child would keep.
+    turn: Option<Turn>,
 }
 
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile. `named`: the parent will be told which process it is.
 pub fn begin(named: bool) -> Forking {
-    let none = Forking { life: None, thread: None, birth: None };
+    let none = Forking { life: None, thread: None, birth: None, turn: None };
     // The C library waits for locks of its own, which other threads may have that open or close a descriptor.
     let goes = |life: Option<Held<'static>>, birth| Forking {
         life: life.map(Held::goes_away),
         thread: thread::existing(),
         birth,
+        turn: Some(Turn::to_replace()),
     };
     if state::is_sealed() {
         if state::get().is_some() {
@@ -117,6 +121,7 @@ impl Forked {
 impl Forking {
     /// In the parent. What comes up from here on the child does not have.
     pub fn parent(self) -> Forked {
+        drop(self.turn);
         let life = self.life.and_then(|life| life.comes_back(table::tid()));
         if life.is_some() {
             later::make_up();
@@ -129,7 +134,9 @@ impl Forking {
         if state::is_sealed() {
             return;
         }
-        strangers::enter_child();
+        // This copy of it is the child's.
+        drop(self.turn);
+        turn::enter_child();
         service::enter_child();
         udp::holders::enter_child();
         udp::user::enter_child();

@@ -169,7 +169,7 @@ pub fn leave(image: impl FnOnce() -> Option<Image>) -> Option<Deed> {
         let _ = write!(deed.text, ",{number:x}:{:x}:{generation:x}", s.number.load(Relaxed));
         left += 1;
     });
-    let inherited = |link| open_files::any(link, |n| fd::is_cloexec(n) != Ok(false));
+    let inherited = |link| open_files::any(link, state::floor(), |n| fd::is_cloexec(n) != Ok(false));
     if left == 0 || GATHERERS.iter().any(|link| inherited(link) != Ok(false)) {
         deed.revoke();
         return None;

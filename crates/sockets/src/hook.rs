@@ -32,7 +32,7 @@ pub use bypath_sys::poll::PollFd;
 pub use bypath_sys::scratch::Scratch;
 use bypath_sys::signal::Deferred;
 use bypath_sys::user::{UserControl, UserVec};
-use bypath_sys::{Errno, fd, sock};
+use bypath_sys::{Errno, apart, fd, sock};
 use std::sync::atomic::Ordering::*;
 
 /// The calling thread is to end: on EINTR its hooks ask [`is_cancelled`].
@@ -47,6 +47,11 @@ pub fn init(config: Config) {
 /// After [`init`]: which netstack services there are, and which sockets of theirs the program inherits. `lookup` is a `getenv`.
 pub fn init_netstack<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
     service::init(lookup);
+}
+
+/// Before mq_notify(3) asks the kernel for a notification: what other users send is received no more, as that takes it back (`bypath_sys::apart`).
+pub fn notification_begin() {
+    apart::forbid();
 }
 
 /// Whether some socket of the process may be a netstack service's.

@@ -10,7 +10,7 @@ use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC, StatsRecord, StatsSnapshot};
-use bypath_sys::{Errno, changes, clock, fd, mem, process, sockdiag, thread};
+use bypath_sys::{Errno, changes, clock, fd, mem, process, sockdiag, thread, turn};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -522,13 +522,13 @@ fn stats_file(config: &Config) -> Option<&'static StatsRecord> {
     name[..path.len()].copy_from_slice(path);
     let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
     let record = (|| {
-        let low = fd::open_rw(name)?;
+        let file = turn::high(floor(), || fd::open_rw(name))?;
         // Whatever stands at that path by now: nothing is appended to a file of something else. A record that is being made begins with zeroes.
         let is_one = |first: [u8; 8]| first == [0; 8] || StatsSnapshot::is_magic(first);
-        let may = fd::first_octets(low).and_then(|first| is_one(first).then_some(()).ok_or(Errno::INVAL));
+        let may = fd::first_octets(file).and_then(|first| is_one(first).then_some(()).ok_or(Errno::INVAL));
         let mapped =
-            may.and_then(|()| fd::append_space(low, RECORD_SIZE)).and_then(|at| region::map_stats(low, at));
-        fd::close(low);
+            may.and_then(|()| fd::append_space(file, RECORD_SIZE)).and_then(|at| region::map_stats(file, at));
+        fd::close(file);
         mapped
     })();
     if let Err(e) = record {

@@ -87,7 +87,7 @@ fn look(bound: Option<u64>) -> Option<u64> {
 fn is_there() -> bool {
     let start = clock::ticks();
     // Whether a number is one of the library's own would take longer to find out than what it is.
-    let found = open_files::any(LINK, table::is_followed);
+    let found = open_files::any(LINK, state::floor(), table::is_followed);
     let end = clock::ticks();
     ALLOWED.store(end + end.saturating_sub(start) * SHARE, Relaxed);
     found == Ok(true)

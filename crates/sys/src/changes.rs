@@ -1,7 +1,7 @@
 //! Word of the kernel that the network has changed: links, addresses, routes, rules of routing (rtnetlink(7)).
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, sock};
+use crate::{Errno, Result, fd, sock, turn};
 
 /// A group's bit, by its number (linux/rtnetlink.h: RTNLGRP_*).
 const fn group(number: u32) -> u32 {
@@ -21,14 +21,16 @@ const GROUPS: u32 = group(1) | group(5) | group(7) | group(8) | group(9) | group
 /// EMFILE; EPERM under a filter.
 pub fn watch(floor: i32) -> Result<i32> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: integers only.
-    let low = check(unsafe {
-        syscall(
-            libc::SYS_socket,
-            [libc::AF_NETLINK as usize, kind as usize, libc::NETLINK_ROUTE as usize, 0, 0, 0],
-        )
-    })? as i32;
-    let watch = fd::move_high(low, floor)?;
+    let watch = turn::high(floor, || {
+        // SAFETY: integers only.
+        check(unsafe {
+            syscall(
+                libc::SYS_socket,
+                [libc::AF_NETLINK as usize, kind as usize, libc::NETLINK_ROUTE as usize, 0, 0, 0],
+            )
+        })
+        .map(|made| made as i32)
+    })?;
     let _ = sock::set_option(watch, libc::SOL_SOCKET, libc::SO_RCVBUF, &1i32.to_ne_bytes());
     // struct sockaddr_nl: family, padding, port (the kernel chooses one), groups.
     let mut address = [0u8; 12];

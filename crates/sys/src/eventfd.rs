@@ -1,7 +1,7 @@
 //! eventfd: the bell.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, poll};
+use crate::{Errno, Result, fd, poll, turn};
 #[cfg(feature = "link")]
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 /// # Errors
 /// EMFILE or ENFILE when no descriptor is to be had, EPERM under a seccomp filter.
 pub fn create(floor: i32) -> Result<i32> {
-    // SAFETY: eventfd2(count, flags) takes no pointer.
-    let low = check(unsafe {
-        syscall(libc::SYS_eventfd2, [0, (libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) as usize, 0, 0, 0, 0])
-    })? as i32;
-    fd::move_high(low, floor)
+    let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
+    turn::high(floor, || {
+        // SAFETY: eventfd2(count, flags) takes no pointer.
+        check(unsafe { syscall(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }).map(|made| made as i32)
+    })
 }
 
 /// Whether a descriptor that somebody else sent may be rung. It has no kind, as an eventfd has none (of the others that have

@@ -1,6 +1,7 @@
 //! Descriptors: numbers, flags and limits.
 
 use crate::syscall::{check, syscall};
+use crate::turn::Turn;
 use crate::{Errno, Result, process};
 
 fn fcntl(fd: i32, cmd: i32, arg: usize) -> Result<usize> {
@@ -330,8 +331,9 @@ pub fn append_space(fd: i32, record: usize) -> Result<u64> {
 /// Reads a small file (as in /proc) into `buf`; returns the length read.
 ///
 /// # Errors
-/// As open(2) and read(2).
+/// As open(2) and pread(2).
 pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
+    let _turn = Turn::to_make();
     // SAFETY: the path is NUL terminated.
     let fd = check(unsafe {
         syscall(
@@ -351,11 +353,8 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
         if len == buf.len() {
             break Ok(len);
         }
-        // SAFETY: read writes into the rest of the slice.
-        let got = check(unsafe {
-            syscall(libc::SYS_read, [fd as usize, buf[len..].as_mut_ptr() as usize, buf.len() - len, 0, 0, 0])
-        });
-        match got {
+        // At an offset: of a socket, which the program may have put there, nothing is read.
+        match read_at(fd, &mut buf[len..], len as u64) {
             Ok(0) => break Ok(len),
             Ok(n) => len += n,
             Err(e) => break Err(e),

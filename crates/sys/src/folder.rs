@@ -2,7 +2,7 @@
 //! one. Nothing in this file waits.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, unix};
+use crate::{Errno, Result, fd, turn, unix};
 use std::ffi::CStr;
 
 /// An open folder, whatever its path leads to later.
@@ -23,11 +23,13 @@ const LONGEST_NAME: usize = 48;
 
 fn open_at(folder: i32, name: &CStr, flags: i32, floor: i32) -> Result<i32> {
     let flags = flags | libc::O_PATH | libc::O_CLOEXEC;
-    // SAFETY: a NUL-terminated name.
-    let low = check(unsafe {
-        syscall(libc::SYS_openat, [folder as usize, name.as_ptr() as usize, flags as usize, 0, 0, 0])
-    })?;
-    fd::move_high(low as i32, floor)
+    turn::high(floor, || {
+        // SAFETY: a NUL-terminated name.
+        check(unsafe {
+            syscall(libc::SYS_openat, [folder as usize, name.as_ptr() as usize, flags as usize, 0, 0, 0])
+        })
+        .map(|made| made as i32)
+    })
 }
 
 impl Folder {

@@ -5,7 +5,7 @@
 //! `/proc/self/fd`, where the kernel asks its mode as of any file: its owner may.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, mem, open_files};
+use crate::{Errno, Result, fd, mem, open_files, turn};
 
 /// A handle, at or above `floor` and close-on-exec, of memory (memfd) that this user has made. Nobody else can open it by its handles from now on.
 ///
@@ -14,7 +14,7 @@ use crate::{Errno, Result, fd, mem, open_files};
 pub fn make(memory: i32, floor: i32) -> Result<i32> {
     // SAFETY: integers only.
     check(unsafe { syscall(libc::SYS_fchmod, [memory as usize, 0o600, 0, 0, 0, 0]) })?;
-    fd::move_high(open_files::open_own(memory, libc::O_PATH | libc::O_CLOEXEC)?, floor)
+    turn::high(floor, || open_files::open_own(memory, libc::O_PATH | libc::O_CLOEXEC))
 }
 
 /// Whether a descriptor of this process is a handle of so many octets of memory.

@@ -5,7 +5,7 @@
 //! `dlsym` and `getauxval`-like look-ups at start-up.
 
 pub mod aio;
-mod apart;
+pub mod apart;
 #[cfg(feature = "link")]
 pub mod bpf;
 pub mod cgroup;
@@ -61,6 +61,7 @@ pub mod thread;
 pub mod timerfd;
 #[cfg(feature = "link")]
 pub mod tun;
+pub mod turn;
 pub mod unix;
 pub mod user;
 #[cfg(feature = "link")]

@@ -2,7 +2,7 @@
 
 use crate::page::PAGE;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd};
+use crate::{Errno, Result, fd, turn};
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -16,14 +16,14 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// EMFILE, ENOMEM, EPERM (seccomp); EFBIG, without the signal, if no file may be that long (RLIMIT_FSIZE).
 pub fn memfd(name: &CStr, size: usize, floor: i32) -> Result<i32> {
     fd::may_be_as_long(size as u64)?;
-    // SAFETY: the name is NUL terminated.
-    let low = check(unsafe {
-        syscall(
-            libc::SYS_memfd_create,
-            [name.as_ptr() as usize, (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize, 0, 0, 0, 0],
-        )
-    })? as i32;
-    let fd = fd::move_high(low, floor)?;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let fd = turn::high(floor, || {
+        // SAFETY: the name is NUL terminated.
+        check(unsafe {
+            syscall(libc::SYS_memfd_create, [name.as_ptr() as usize, flags as usize, 0, 0, 0, 0])
+        })
+        .map(|made| made as i32)
+    })?;
     let sized = (|| {
         // SAFETY: integers only.
         check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, size, 0, 0, 0, 0]) })?;

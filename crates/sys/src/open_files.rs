@@ -2,6 +2,7 @@
 
 use crate::process::{self, proc_path};
 use crate::syscall::{check, syscall};
+use crate::turn::{self, Turn};
 use crate::{Errno, Result, clock, fd, mem};
 use std::ffi::CStr;
 #[cfg(feature = "link")]
@@ -12,13 +13,16 @@ const LENGTH_AT: usize = 16;
 const NAME_AT: usize = 19;
 
 /// Whether some descriptor of this process, other than those that `skip` names, refers to what `/proc` calls `link`
-/// (`anon_inode:[io_uring]`). No allocation; one descriptor is open meanwhile.
+/// (`anon_inode:[io_uring]`). No allocation; one descriptor is open meanwhile, at or above `floor`.
 ///
 /// # Errors
 /// As open(2) and getdents64(2): EACCES and EPERM where the process may not look at itself (it has changed its user),
 /// ENOENT without `/proc`, EMFILE.
-pub fn any(link: &[u8], mut skip: impl FnMut(i32) -> bool) -> Result<bool> {
-    find_entry(c"/proc/self/fd", |dir, number, name| !skip(number) && reads(dir, name, link))
+pub fn any(link: &[u8], floor: i32, mut skip: impl FnMut(i32) -> bool) -> Result<bool> {
+    let dir = turn::high(floor, || open_directory(c"/proc/self/fd"))?;
+    let found = find_entry_in(dir, |dir, number, name| !skip(number) && reads(dir, name, link));
+    fd::close(dir);
+    found
 }
 
 /// Opens anew, for reading and writing, the memory (memfds) that descriptors of process `pid` refer to and `/proc` calls `link`,
@@ -95,11 +99,13 @@ pub(crate) fn find_number(path: &CStr, f: impl Fn(u32) -> bool) -> Option<u32> {
 
 /// Whether descriptor `number` of this process refers to what `/proc` calls `link`.
 pub fn is(number: i32, link: &[u8]) -> bool {
+    let _turn = Turn::to_make();
     at_in(c"/proc/self/fd", number, |dir, name| reads(dir, name, link)).unwrap_or(false)
 }
 
 /// The same of a thread of this process that has a descriptor table of its own.
 pub(crate) fn is_of_thread(tid: u32, number: i32, link: &[u8]) -> bool {
+    let _turn = Turn::to_make();
     at(tid, number, |dir, name| reads(dir, name, link)).unwrap_or(false)
 }
 
@@ -155,11 +161,17 @@ fn find_in_time(pid: u32, until: u64, mut f: impl FnMut(i32, &CStr) -> bool) -> 
 }
 
 /// Calls `f` with the directory, and number and name of each entry that is named by a number, until it says true.
-fn find_entry(path: &CStr, mut f: impl FnMut(i32, i32, &CStr) -> bool) -> Result<bool> {
+fn find_entry(path: &CStr, f: impl FnMut(i32, i32, &CStr) -> bool) -> Result<bool> {
     let dir = open_directory(path)?;
+    let found = find_entry_in(dir, f);
+    fd::close(dir);
+    found
+}
+
+fn find_entry_in(dir: i32, mut f: impl FnMut(i32, i32, &CStr) -> bool) -> Result<bool> {
     // Not more of a stack that may be small: each entry takes a call of its own anyway.
     let mut entries = [0u8; 1024];
-    let found = loop {
+    loop {
         // SAFETY: getdents64 writes at most as many bytes as the array has.
         let got = check(unsafe {
             syscall(
@@ -176,9 +188,7 @@ fn find_entry(path: &CStr, mut f: impl FnMut(i32, i32, &CStr) -> bool) -> Result
             }
             Err(e) => break Err(e),
         }
-    };
-    fd::close(dir);
-    found
+    }
 }
 
 /// The entries whose names are numbers.
@@ -237,14 +247,14 @@ mod tests {
         // Other tests of this process have eventfds of their own: only these numbers are looked at.
         let (low, high) = (700, 720);
         let outside = |n: i32| !(low..high).contains(&n);
-        assert_eq!(any(EVENT, outside), Ok(false));
+        assert_eq!(any(EVENT, 3, outside), Ok(false));
         let bell = crate::eventfd::create(low).unwrap();
         assert!((low..high).contains(&bell), "{bell}");
-        assert_eq!(any(EVENT, outside), Ok(true));
-        assert_eq!(any(EVENT, |n| outside(n) || n == bell), Ok(false));
-        assert_eq!(any(b"anon_inode:[event", outside), Ok(false));
+        assert_eq!(any(EVENT, 3, outside), Ok(true));
+        assert_eq!(any(EVENT, 3, |n| outside(n) || n == bell), Ok(false));
+        assert_eq!(any(b"anon_inode:[event", 3, outside), Ok(false));
         fd::close(bell);
-        assert_eq!(any(EVENT, outside), Ok(false));
+        assert_eq!(any(EVENT, 3, outside), Ok(false));
     }
 
     #[test]
@@ -326,7 +336,7 @@ mod tests {
     fn many_descriptors_come_in_several_portions() {
         let all: Vec<_> = (0..300).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let mut seen = 0;
-        any(b"/dev/nothing", |_| {
+        any(b"/dev/nothing", 3, |_| {
             seen += 1;
             false
         })

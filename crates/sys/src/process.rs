@@ -1,6 +1,7 @@
 //! Processes: identity, namespaces, membarrier.
 
 use crate::syscall::{check, syscall};
+use crate::turn::Turn;
 use crate::{Result, fd, open_files, poll, thread};
 
 /// The user whom the kernel shows for all that a user namespace does not know (as /proc/sys/kernel/overflowuid is where nobody has changed it): whoever
@@ -140,6 +141,7 @@ pub fn parent() -> u32 {
 /// [`lives`] without `/proc`. An end that waits to be reaped counts as dead.
 #[cold]
 fn lives_unseen(pid: u32) -> bool {
+    let _turn = Turn::to_make();
     match open_pidfd(pid) {
         Ok(pidfd) => {
             let ended = poll::now(pidfd, libc::POLLIN) & libc::POLLIN != 0;
@@ -333,6 +335,7 @@ pub(crate) fn pidfd_number(pidfd: i32) -> Option<u64> {
 
 /// That of this process.
 pub(crate) fn number() -> Option<u64> {
+    let _turn = Turn::to_make();
     let pidfd = open_pidfd(pid()).ok()?;
     let number = pidfd_number(pidfd);
     fd::close(pidfd);

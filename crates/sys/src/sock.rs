@@ -2,7 +2,7 @@
 
 use crate::syscall::{check, syscall};
 use crate::user::{IoVec, UserControl, UserVec};
-use crate::{Errno, Result};
+use crate::{Errno, Result, turn};
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -55,11 +55,13 @@ pub fn datagrams(family: i32, protocol: i32, floor: i32) -> Result<i32> {
 
 fn of_kind(family: i32, kind: i32, protocol: i32, floor: i32) -> Result<i32> {
     let kind = kind | libc::SOCK_CLOEXEC;
-    // SAFETY: integers only.
-    let low = check(unsafe {
-        syscall(libc::SYS_socket, [family as usize, kind as usize, protocol as usize, 0, 0, 0])
-    })? as i32;
-    crate::fd::move_high(low, floor)
+    turn::high(floor, || {
+        // SAFETY: integers only.
+        check(unsafe {
+            syscall(libc::SYS_socket, [family as usize, kind as usize, protocol as usize, 0, 0, 0])
+        })
+        .map(|made| made as i32)
+    })
 }
 
 /// The same of one's own.

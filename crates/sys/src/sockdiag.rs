@@ -4,7 +4,7 @@
 use crate::sock::Address;
 use crate::syscall::{check, syscall};
 use crate::tcp_info::TcpInfo;
-use crate::{Errno, Result, fd, process};
+use crate::{Errno, Result, fd, process, turn};
 
 /// A socket of this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,13 @@ pub struct Found {
 pub fn open(floor: i32) -> Result<i32> {
     const NETLINK_SOCK_DIAG: usize = 4;
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: integers only.
-    let low = check(unsafe {
-        syscall(libc::SYS_socket, [libc::AF_NETLINK as usize, kind as usize, NETLINK_SOCK_DIAG, 0, 0, 0])
-    })? as i32;
-    fd::move_high(low, floor)
+    turn::high(floor, || {
+        // SAFETY: integers only.
+        check(unsafe {
+            syscall(libc::SYS_socket, [libc::AF_NETLINK as usize, kind as usize, NETLINK_SOCK_DIAG, 0, 0, 0])
+        })
+        .map(|made| made as i32)
+    })
 }
 
 /// Looks up the TCP socket whose local address is `local` and whose remote address is `remote`.

@@ -6,14 +6,14 @@
 //! meanwhile is closed, however long that end takes. It spares nobody a file of a file system that a user serves himself (FUSE), which
 //! is asked at each close: who can, asks [`Kernels`] first.
 
-use crate::apart::Errand;
+use crate::apart::{self, Errand};
 use crate::mem::InPages;
 use crate::signal::Blocked;
 use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
 #[cfg(feature = "link")]
 use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// How long it is asked at most whether the other thread has ended, in ns. A yield takes a time slice where processors are busy.
 const LONGEST_LOOK: u64 = 100_000;
@@ -48,106 +48,6 @@ fn is_late(place: &AtomicU32) -> bool {
     tid != 0
 }
 
-/// The number of the thread that takes a number of the program's table for a moment, or replaces one.
-static TABLE: AtomicU32 = AtomicU32::new(0);
-/// How long it is waited for who replaces one: what that was is closed within the call.
-const LONGEST_TURN: u64 = 1_000_000;
-/// ... and by who replaces one.
-const LONGEST_WAIT: u64 = 100_000_000;
-
-/// Whether a [plug](Turn) stands in the place of a standard descriptor.
-static PLUGGED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
-
-/// Whether a number is closed for the program, and something of ours stands there for a moment.
-#[inline]
-pub fn is_plug(number: i32) -> bool {
-    let may_be = usize::try_from(number).ok().and_then(|number| PLUGGED.get(number));
-    may_be.is_some_and(|plug| plug.load(Relaxed)) && fd::is_plug(number)
-}
-
-/// In a child that was forked while another thread had one: nothing stands there for it.
-pub fn enter_child() {
-    for (place, is_plugged) in (0..).zip(&PLUGGED) {
-        if is_plugged.swap(false, Relaxed) && fd::is_plug(place) {
-            fd::close(place);
-        }
-    }
-}
-
-/// While it lives no other thread of this process that has one takes descriptors, or replaces one by another (dup2): what was taken stands at a low number
-/// first, which may be the one that is replaced. It does not stand at the numbers of the standard descriptors, to which programs write that have closed them.
-#[derive(Debug)]
-pub struct Turn {
-    is_held: bool,
-    /// Standard descriptors that are closed, in whose places something stands: read(2) and write(2) by them fail as before.
-    plugs: [bool; 3],
-    /// While something is taken. A handler may replace what stands at a low number.
-    _blocked: Option<Blocked>,
-}
-
-impl Turn {
-    /// For a call that may not come to nothing, and goes on without it where somebody takes very long: who has it may wait for who waits here.
-    pub fn to_replace() -> Turn {
-        Turn { is_held: Turn::within(LONGEST_WAIT).unwrap_or(false), plugs: [false; 3], _blocked: None }
-    }
-
-    /// For one that may: `None` where somebody takes his time.
-    pub fn to_take() -> Option<Turn> {
-        let blocked = Some(Blocked::all());
-        let is_held = Turn::within(LONGEST_TURN)?;
-        let mut turn = Turn { is_held, plugs: [false; 3], _blocked: blocked };
-        for ((place, plug), is_plugged) in (0..).zip(&mut turn.plugs).zip(&PLUGGED) {
-            if fd::is_cloexec(place).is_err() {
-                // First: who closes the number looks whether it is one.
-                is_plugged.store(true, SeqCst);
-                *plug = fd::plug(place);
-                is_plugged.store(*plug, SeqCst);
-            }
-        }
-        Some(turn)
-    }
-
-    /// Whether it was taken, or the thread has it; `None`: too late.
-    fn within(patience: u64) -> Option<bool> {
-        let (own, mut until) = (thread::tid(), None);
-        loop {
-            match TABLE.compare_exchange(0, own, Acquire, Relaxed) {
-                Ok(_) => return Some(true),
-                // A handler's call interrupts one that has it, and goes before it.
-                Err(other) if other == own => return Some(false),
-                // A thread of the process that this one was forked from, or one that was killed.
-                Err(other) if !thread::is_alive(other) => {
-                    let _ = TABLE.compare_exchange(other, 0, Relaxed, Relaxed);
-                }
-                Err(_) => {
-                    let now = clock::monotonic_ns();
-                    if now > *until.get_or_insert(now + patience) {
-                        return None;
-                    }
-                    thread::yield_now();
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        for ((place, plug), is_plugged) in (0..).zip(self.plugs).zip(&PLUGGED) {
-            if plug {
-                // The C library closes numbers itself, and has something else there: then it is not ours.
-                if fd::is_plug(place) {
-                    fd::close(place);
-                }
-                is_plugged.store(false, Relaxed);
-            }
-        }
-        if self.is_held {
-            TABLE.store(0, Release);
-        }
-    }
-}
-
 /// What the two have in common: 1 tells the other thread to end, and it is 0 when that needs this memory no more.
 #[derive(Debug)]
 struct Words {
@@ -162,18 +62,13 @@ impl Words {
 }
 
 /// Has a thread of its own table (`apart`) hold these; `None`: it cannot be made, or may not.
-fn apart(errand: &mut Errand, files: &[i32]) -> Option<u32> {
+fn hold(errand: &mut Errand, files: &[i32]) -> Option<u32> {
     errand.begin();
     files.iter().for_each(|file| {
         errand.takes(*file);
     });
     errand.waits();
-    let tid = errand.sent().ok()?;
-    if errand.has_arrived(0) {
-        return Some(tid);
-    }
-    errand.is_over();
-    None
+    errand.sent().ok()?
 }
 
 /// As long as it lives no close of these descriptors is the last one. Then they are over, and nobody has waited. Keeps
@@ -197,7 +92,7 @@ impl Others {
     fn of(files: &[i32]) -> Others {
         let mut errand = if files.is_empty() { None } else { InPages::new() };
         let (words, _blocked) = (Box::new(Words::new()), Blocked::all());
-        let apart = errand.as_mut().and_then(|errand| apart(errand.get(), files));
+        let apart = errand.as_mut().and_then(|errand| hold(errand.get(), files));
         let beside = if apart.is_none() { holder(&words) } else { None };
         Others { errand, words, apart, beside, _blocked }
     }
@@ -271,7 +166,7 @@ pub fn close(fds: &[i32]) {
 #[inline(never)]
 fn close_some(some: &[i32]) {
     let (mut errand, words, _blocked) = (InPages::new(), Words::new(), Blocked::all());
-    let apart = errand.as_mut().and_then(|errand| apart(errand.get(), some));
+    let apart = errand.as_mut().and_then(|errand| hold(errand.get(), some));
     let beside = if apart.is_none() { holder(&words) } else { None };
     some.iter().for_each(|file| fd::close(*file));
     if let (Some(tid), Some(errand)) = (apart, &mut errand) {
@@ -342,6 +237,9 @@ pub fn close_listener(listener: i32) {
 #[cfg(target_arch = "x86_64")]
 fn holder(words: &Words) -> Option<u32> {
     const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_CHILD_CLEARTID;
+    if apart::is_forbidden() {
+        return None;
+    }
     let made: isize;
     // SAFETY: the new thread shares this memory, and until it ends neither uses the stack (all that it needs is in registers) nor,
     // as all signals are blocked, runs a handler. It reads the word and the time-out, and the kernel clears `runs` when it has left this memory, for
@@ -468,7 +366,7 @@ mod tests {
         let [(mut held, holds), (mut other, lets_go)] = [(); 2].map(|()| std::io::pipe().unwrap());
         let (mut memory, _blocked) = (InPages::new().unwrap(), Blocked::all());
         let errand = memory.get();
-        let tid = apart(errand, &[holds.as_raw_fd()]).unwrap();
+        let tid = hold(errand, &[holds.as_raw_fd()]).unwrap();
         drop(lets_go);
         assert_eq!(other.read(&mut [0]).unwrap(), 0, "it has what it was not told to have");
         drop(holds);
@@ -479,17 +377,6 @@ mod tests {
         );
         dismiss_apart(errand, tid);
         assert_eq!(held.read(&mut [0]).unwrap(), 0);
-    }
-
-    #[test]
-    fn who_replaces_a_descriptor_waits_for_who_takes_one_and_not_for_itself() {
-        let turn = Turn::to_take().unwrap();
-        assert!(Turn::to_take().is_some(), "a handler");
-        let other = std::thread::spawn(|| Turn::to_take().is_none());
-        assert!(other.join().unwrap());
-        let other = std::thread::spawn(|| drop(Turn::to_replace()));
-        drop(turn);
-        other.join().unwrap();
     }
 
     #[cfg(target_arch = "x86_64")]

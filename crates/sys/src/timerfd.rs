@@ -1,19 +1,19 @@
 //! timerfd: a descriptor that becomes readable now and then.
 
 use crate::syscall::{check, syscall};
-use crate::{Result, fd};
+use crate::{Result, turn};
 
 /// A close-on-exec timer, moved above `floor`, that becomes readable after `first_ns` and from then on every `every_ns`.
 ///
 /// # Errors
 /// EMFILE or ENFILE when no descriptor is to be had, EPERM under a seccomp filter.
 pub fn create(floor: i32, first_ns: u64, every_ns: u64) -> Result<i32> {
-    // SAFETY: timerfd_create(clock, flags) takes no pointer.
-    let low = check(unsafe {
-        let flags = libc::TFD_CLOEXEC;
-        syscall(libc::SYS_timerfd_create, [libc::CLOCK_MONOTONIC as usize, flags as usize, 0, 0, 0, 0])
-    })? as i32;
-    let timer = fd::move_high(low, floor)?;
+    let (clock, flags) = (libc::CLOCK_MONOTONIC as usize, libc::TFD_CLOEXEC as usize);
+    let timer = turn::high(floor, || {
+        // SAFETY: timerfd_create(clock, flags) takes no pointer.
+        check(unsafe { syscall(libc::SYS_timerfd_create, [clock, flags, 0, 0, 0, 0]) })
+            .map(|made| made as i32)
+    })?;
     begin(timer, first_ns, every_ns);
     Ok(timer)
 }
@@ -33,6 +33,7 @@ pub fn begin(timer: i32, first_ns: u64, every_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fd;
     use crate::poll::{PollFd, now, ppoll};
 
     #[test]

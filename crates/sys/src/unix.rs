@@ -8,15 +8,16 @@ pub use message::*;
 pub use receive::{recv, recv_relied_on};
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, process, sock, strangers};
+use crate::turn::{self, Turn};
+use crate::{Errno, Result, fd, process, sock};
 
 fn new(floor: i32) -> Result<i32> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: integers only.
-    let low =
-        check(unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) })?
-            as i32;
-    fd::move_high(low, floor)
+    turn::high(floor, || {
+        // SAFETY: integers only.
+        check(unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) })
+            .map(|made| made as i32)
+    })
 }
 
 /// The largest send buffer that SO_SNDBUF gives a socket, as SO_SNDBUF then tells it: twice `net.core.wmem_max`.
@@ -157,7 +158,7 @@ pub fn peer_name(s: i32, room: &mut [u8; 110]) -> Option<&[u8]> {
 /// As accept4(2).
 pub fn accept(listener: i32, floor: i32) -> Result<Option<i32>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    let Some(_turn) = strangers::Turn::to_take() else { return Ok(None) };
+    let Some(_turn) = Turn::to_take() else { return Ok(None) };
     // SAFETY: integers and null pointers only.
     match check(unsafe { syscall(libc::SYS_accept4, [listener as usize, 0, 0, flags as usize, 0, 0]) }) {
         Ok(n) => fd::move_high(n as i32, floor).map(Some),
@@ -198,6 +199,7 @@ const SO_PEERPIDFD: i32 = 77;
 /// A number of the process at the other end that no other process ever has, where [`Credentials::pid`] does not see it: the inode of
 /// its pidfd; `None` where the kernel has none such (before 6.9), or it has ended.
 pub fn peer_process(s: i32) -> Option<u64> {
+    let _turn = Turn::to_make();
     let pidfd = sock::option(s, libc::SOL_SOCKET, SO_PEERPIDFD).ok()?;
     let inode = process::pidfd_number(pidfd);
     fd::close(pidfd);
@@ -210,6 +212,7 @@ pub fn is_of_this_process(s: i32) -> bool {
     if !peer_credentials(s).is_ok_and(|maker| maker.pid == process::pid()) {
         return false;
     }
+    let _turn = Turn::to_make();
     match sock::option(s, libc::SOL_SOCKET, SO_PEERPIDFD) {
         Ok(pidfd) => {
             // Without a number that is its own there is none of a process that has ended.

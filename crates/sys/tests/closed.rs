@@ -1,7 +1,7 @@
 //! A program that has closed its standard input. A program of its own: what is opened beside it takes that number.
 
 use bypath_sys::fd;
-use bypath_sys::strangers::{Turn, enter_child, is_plug};
+use bypath_sys::turn::{Turn, enter_child, is_plug};
 use std::fs::File;
 use std::io::Read;
 use std::mem::ManuallyDrop;

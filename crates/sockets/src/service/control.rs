@@ -11,10 +11,10 @@ use crate::{log, state, table};
 use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::unix::MAX_FDS;
-use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, strangers, unix};
+use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, strangers, turn, unix};
 use std::ffi::{CStr, OsStr};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -502,12 +502,10 @@ impl Service {
             let Some(path) = folder.socket(self.name(), &mut room) else { continue };
             let path = Path::new(OsStr::from_bytes(path));
             loop {
-                match seqpacket::connect(path) {
-                    Ok(low) if is_of(folder, low.as_raw_fd()) => {
-                        return fd::move_high(low.into_raw_fd(), state::floor());
-                    }
+                match turn::high(state::floor(), || seqpacket::connect(path).map(IntoRawFd::into_raw_fd)) {
+                    Ok(service) if is_of(folder, service) => return Ok(service),
                     Ok(stranger) => {
-                        strangers::close(&[stranger.into_raw_fd()]);
+                        strangers::close(&[stranger]);
                         last = Errno::CONNREFUSED;
                         break;
                     }
@@ -699,7 +697,7 @@ pub fn descriptors(mut f: impl FnMut(i32)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     fn names_that_anybody_can_make_up_take_no_places_of_services() {

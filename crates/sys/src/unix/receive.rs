@@ -7,6 +7,7 @@ use crate::mem::{InPages, Zeroes};
 use crate::signal::Blocked;
 use crate::sock::{self, MsgHdr};
 use crate::syscall::{check, syscall};
+use crate::turn::Turn;
 use crate::user::IoVec;
 use crate::{Errno, Result, fd, open_files, process, strangers};
 use std::ptr;
@@ -68,7 +69,7 @@ pub fn recv_relied_on(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Rec
 fn recv_here(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     let mut control = Control::<ALL_FDS>::new();
     let mut got = Received { len: 0, fds: [-1; MAX_FDS], fd_count: 0 };
-    let Some(turn) = strangers::Turn::to_take() else { return Ok(None) };
+    let Some(turn) = Turn::to_take() else { return Ok(None) };
     let Some((len, all, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
     got.len = len;
     let (wanted, more) = control.files(all);
@@ -174,7 +175,7 @@ impl Work {
         }
         check(self.passed.load(Acquire) as isize)?;
         let mut control = Control::<MAX_FDS>::new();
-        let Some(_turn) = strangers::Turn::to_take() else { return Err(Errno::MFILE) };
+        let Some(_turn) = Turn::to_take() else { return Err(Errno::MFILE) };
         let Some((_, all, failed)) = recv_raw(ours, &mut [0], &mut control)? else {
             return Err(Errno::MFILE);
         };
@@ -200,21 +201,20 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
     let _blocked = Blocked::all();
     let close_ends = || [ours, theirs].into_iter().for_each(fd::close);
     let tid = match work.errand.sent() {
-        Ok(tid) => tid,
-        Err(e) => {
+        Ok(Some(tid)) => tid,
+        came_to_nothing => {
             close_ends();
-            return matches!(e, Errno::AGAIN | Errno::NOMEM).then_some(Ok(None));
+            // There may be one later, or of another thread.
+            let is_later = matches!(came_to_nothing, Err(Errno::AGAIN | Errno::NOMEM | Errno::INVAL));
+            return is_later.then_some(Ok(None));
         }
     };
-    let is_there = work.errand.has_arrived(0);
-    let outcome = is_there.then(|| work.take(tid, ours, floor));
+    let outcome = work.take(tid, ours, floor);
     work.errand.ends();
     work.errand.is_over();
     close_ends();
-    if is_there {
-        strangers::leave(tid);
-    }
-    outcome
+    strangers::leave(tid);
+    Some(outcome)
 }
 
 /// Two ends for one message.
@@ -222,7 +222,7 @@ fn packets(floor: i32) -> Option<(i32, i32)> {
     let mut ends = [0i32; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let arguments = [libc::AF_UNIX as usize, kind as usize, 0, ends.as_mut_ptr() as usize, 0, 0];
-    let _turn = strangers::Turn::to_take()?;
+    let _turn = Turn::to_take()?;
     // SAFETY: the kernel writes two descriptors to a local.
     check(unsafe { syscall(libc::SYS_socketpair, arguments) }).ok()?;
     match ends.map(|end| fd::move_high(end, floor)) {
