@@ -70,7 +70,13 @@ users! {
                 (process, rings, own, peer)
             })
             .collect();
-        let before = descriptors(&running, HOG);
+        // What was needed for connections to come up is closed.
+        let mut last = descriptors(&running, HOG);
+        let before = until(|| {
+            (0..20).for_each(|_| hello(&other));
+            let now = descriptors(&running, HOG);
+            (std::mem::replace(&mut last, now) == now).then_some(now)
+        });
         let files = vec![slow.file().as_raw_fd(); AT_ONCE];
         all.iter().for_each(|(process, ..)| process.say(&files));
         are_begun(&slow, &other, AT_ONCE);

@@ -175,7 +175,8 @@ impl Work {
         }
         check(self.passed.load(Acquire) as isize)?;
         let mut control = Control::<MAX_FDS>::new();
-        let Some(_turn) = Turn::to_take() else { return Err(Errno::MFILE) };
+        // It has come: not as `to_take`.
+        let _turn = Turn::to_make();
         let Some((_, all, failed)) = recv_raw(ours, &mut [0], &mut control)? else {
             return Err(Errno::MFILE);
         };
