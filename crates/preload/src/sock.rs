@@ -7,7 +7,7 @@ use crate::real::hook;
 use crate::served;
 use bypath_sockets::hook::{self, Meant};
 use bypath_sys::fd;
-use bypath_sys::turn::{STANDARD, Turn, is_plug};
+use bypath_sys::turn::{Replacing, STANDARD, is_plug};
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
 /// The port that an address of the internet names, which bind() takes or not; 0: none.
@@ -186,12 +186,14 @@ hook! {
         if borrowed_memory() {
             return real(fd);
         }
-        let _turn = is_standard(fd).then(Turn::to_replace);
-        if hook::is_own_fd(fd) || is_plug(fd) {
+        if hook::is_own_fd(fd) {
             return fail(libc::EBADF);
         }
         let closing = kept(|| hook::close_begin(fd));
-        let ret = real(fd);
+        let ret = {
+            let _replacing = is_standard(fd).then(Replacing::begin);
+            if is_plug(fd) { fail(libc::EBADF) } else { real(fd) }
+        };
         kept(|| closing.finish(ret));
         ret
     }
@@ -206,8 +208,10 @@ hook! {
         if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || borrowed_memory() {
             return real(first, last, flags);
         }
-        let _turn = is_standard_from(first).then(Turn::to_replace);
-        around_own(first, last, |a, b| real(a, b, flags))
+        around_own(first, last, |a, b| {
+            let _replacing = is_standard_from(a).then(Replacing::begin);
+            real(a, b, flags)
+        })
     }
 
     /// `closefrom()`: the library's own descriptors stay open.
@@ -215,9 +219,9 @@ hook! {
         if borrowed_memory() {
             return real(first);
         }
-        let _turn = is_standard_from(first.max(0) as c_uint).then(Turn::to_replace);
         if hook::next_own_fd(0).is_none() {
             kept(|| hook::close_range_begin(first.max(0) as c_uint, c_uint::MAX));
+            let _replacing = is_standard_from(first.max(0) as c_uint).then(Replacing::begin);
             return real(first);
         }
         around_own(first.max(0) as c_uint, c_uint::MAX, |a, b| {
@@ -291,18 +295,17 @@ fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     }
     let meant = Meant::beside([old], new);
     let token = kept(|| hook::dup2_begin(old, new));
+    // What the library makes or takes stands at a low number for a moment.
+    let replacing = Replacing::begin();
     let ret = match meant.gone() {
-        None => {
-            // What the library makes or takes stands at a low number for a moment.
-            let _turn = Turn::to_replace();
-            real()
-        }
+        None => real(),
         Some(e) => {
             // What it was to be is gone. Its own connection has ended already.
             fd::close(new);
             fail(e.raw_os_error())
         }
     };
+    drop(replacing);
     kept(|| hook::dup2_done(token, old, ret));
     ret
 }

@@ -6,7 +6,7 @@ use crate::errno::{kept, still};
 use crate::real::hook;
 use crate::sock::is_standard;
 use bypath_sockets::hook::{self, Closing, Reason};
-use bypath_sys::turn::Turn;
+use bypath_sys::turn::Replacing;
 use libc::{FILE, c_char, c_int, c_void};
 use std::arch::naked_asm;
 
@@ -18,24 +18,27 @@ hook! {
 
     /// `fclose()`: closes a descriptor inside the C library.
     fn fclose(file: *mut FILE) -> c_int, raw None; aka _IO_fclose; {
-        let (closing, _turn) = (closing(file), turn(file));
+        let (closing, replacing) = (closing(file), replacing(file));
         let ret = real(file);
+        drop(replacing);
         closed(closing);
         ret
     }
 
     /// `freopen()`.
     fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE, raw None; {
-        let (closing, _turn) = (closing(file), turn(file));
+        let (closing, replacing) = (closing(file), replacing(file));
         let ret = real(path, mode, file);
+        drop(replacing);
         closed(closing);
         ret
     }
 
     /// `freopen64()`.
     fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE, raw None; {
-        let (closing, _turn) = (closing(file), turn(file));
+        let (closing, replacing) = (closing(file), replacing(file));
         let ret = real(path, mode, file);
+        drop(replacing);
         closed(closing);
         ret
     }
@@ -69,8 +72,8 @@ fn closing(file: *mut FILE) -> Option<Closing> {
 }
 
 /// The C library closes, opens and duplicates itself, without regard to what stands at a standard descriptor's number for a moment.
-fn turn(file: *mut FILE) -> Option<Turn> {
-    descriptor_of(file).is_some_and(is_standard).then(Turn::to_replace)
+fn replacing(file: *mut FILE) -> Option<Replacing> {
+    descriptor_of(file).is_some_and(is_standard).then(Replacing::begin)
 }
 
 fn descriptor_of(file: *mut FILE) -> Option<c_int> {

@@ -6,7 +6,7 @@ use crate::table::{self, Entry, flag};
 use crate::thread::{self, Record};
 use crate::{epoll, heir, kept, later, leaving, life, peer, rendezvous, service, siblings, switch, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::turn::{self, Turn};
+use bypath_sys::turn::Replacing;
 use bypath_sys::{fd, mem};
 use std::sync::atomic::Ordering::*;
 
@@ -19,19 +19,19 @@ pub struct Forking {
     /// `None` if nothing is followed.
     birth: Option<Birth>,
     /// Nothing of this library's stands at a low number for a moment, which the child would keep.
-    turn: Option<Turn>,
+    replacing: Option<Replacing>,
 }
 
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile. `named`: the parent will be told which process it is.
 pub fn begin(named: bool) -> Forking {
-    let none = Forking { life: None, thread: None, birth: None, turn: None };
+    let none = Forking { life: None, thread: None, birth: None, replacing: None };
     // The C library waits for locks of its own, which other threads may have that open or close a descriptor.
     let goes = |life: Option<Held<'static>>, birth| Forking {
         life: life.map(Held::goes_away),
         thread: thread::existing(),
         birth,
-        turn: Some(Turn::to_replace()),
+        replacing: Some(Replacing::begin()),
     };
     if state::is_sealed() {
         if state::get().is_some() {
@@ -121,7 +121,7 @@ impl Forked {
 impl Forking {
     /// In the parent. What comes up from here on the child does not have.
     pub fn parent(self) -> Forked {
-        drop(self.turn);
+        drop(self.replacing);
         let life = self.life.and_then(|life| life.comes_back(table::tid()));
         if life.is_some() {
             later::make_up();
@@ -131,12 +131,11 @@ impl Forking {
 
     /// In the child.
     pub fn child(self) {
+        drop(self.replacing);
+        state::others_are_gone();
         if state::is_sealed() {
             return;
         }
-        // This copy of it is the child's.
-        drop(self.turn);
-        turn::enter_child();
         service::enter_child();
         udp::holders::enter_child();
         udp::user::enter_child();

@@ -10,7 +10,7 @@ use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC, StatsRecord, StatsSnapshot};
-use bypath_sys::{Errno, changes, clock, fd, mem, process, sockdiag, thread, turn};
+use bypath_sys::{Errno, apart, changes, clock, fd, mem, process, sockdiag, thread, turn};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -249,9 +249,16 @@ fn own_process() {
     PROCESS.pid.store(process::pid(), Relaxed);
 }
 
+/// In a forked child: what its parent's other threads were doing with descriptors goes on there alone.
+pub fn others_are_gone() {
+    turn::enter_child();
+    apart::enter_child();
+}
+
 /// In a forked child: this memory is its own, and nobody shares it.
 pub fn own_copy() {
     own_process();
+    others_are_gone();
     // Written only if need be: each page that a child writes is copied first.
     if SHARERS.load(Relaxed) != 0 {
         SHARERS.store(0, Relaxed);

@@ -6,7 +6,7 @@
 
 use crate::mem::Zeroes;
 use crate::syscall::check;
-use crate::{Errno, Result, futex, process, thread};
+use crate::{Errno, Result, clock, futex, process, thread};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// How many calls one makes, and how often it waits, at most.
@@ -24,13 +24,23 @@ const THREAD: usize = libc::O_EXCL as usize;
 /// Whether there are to be none any more, and how many leave the table just now.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 static LEAVING: AtomicU32 = AtomicU32::new(0);
+/// How long they are waited for (ns): the close of a file takes as long as its file system likes.
+const LONGEST_LEAVING: u64 = 100_000_000;
 
 /// From now on there is none: the kernel gives one that leaves the table copies of its lowest 64 numbers, and what closes a message queue in this process
 /// (mq_notify(3)) takes back what the process has asked to be told of it. Until then none of them has such a copy.
 pub fn forbid() {
     FORBIDDEN.store(true, SeqCst);
-    while LEAVING.load(SeqCst) != 0 {
+    let until = clock::monotonic_ns() + LONGEST_LEAVING;
+    while LEAVING.load(SeqCst) != 0 && clock::monotonic_ns() < until {
         thread::yield_now();
+    }
+}
+
+/// In a forked child: those that leave are its parent's.
+pub fn enter_child() {
+    if LEAVING.load(Relaxed) != 0 {
+        LEAVING.store(0, Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A program that puts something at the lowest number that is free (dup2) while the library makes descriptors of its own. A program of its own: what other tests
 //! open takes that number.
 
-use bypath_sys::turn::Turn;
+use bypath_sys::turn::Replacing;
 use bypath_sys::{Errno, changes, eventfd, fd, handle, mem, open_files, sock, sockdiag, timerfd, unix};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -60,9 +60,9 @@ fn what_is_put_at_a_low_number_while_something_is_made_stays_there() {
             });
             let (begun, mut puts, mut stays) = (Instant::now(), 0, true);
             while begun.elapsed() < LONG && stays {
-                let turn = Turn::to_replace();
+                let replacing = Replacing::begin();
                 fd::replace(number, free, true).expect("dup3");
-                drop(turn);
+                drop(replacing);
                 stays = (0..20).all(|_| fd::identity(free) == Ok(own));
                 fd::close(free);
                 puts += 1;
