@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|full|stuck|stuck-unseen|stuck-unsent|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|fork|full|stuck|stuck-unseen|stuck-unsent|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -304,6 +304,12 @@ int main(int argc, char **argv) {
         under_way();
         CONFINE(how[0] == 'n', 0, SYS_poll);
         after();
+    } else if (!strcmp(how, "replaces")) {
+        under_way();
+        CONFINE(0, 0, SYS_poll, SYS_dup2, SYS_close_range);
+        after();
+        if (dup2(s, 60) != 60 || close(60) != 0 || close(0) != 0 || dup2(s, 0) != 0 || syscall(SYS_close_range, 0, 0, 0))
+            die("other numbers");
     } else if (!strcmp(how, "strict")) {
         under_way();
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))

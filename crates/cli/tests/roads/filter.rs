@@ -39,6 +39,12 @@ fn installed_by_number() {
     went_home("number");
 }
 
+/// What waits elsewhere for numbers that the library has for a moment asks nobody there.
+#[test]
+fn numbers_are_replaced_and_closed_under_it() {
+    went_home("replaces");
+}
+
 #[test]
 fn strict_mode() {
     went_home("strict");
