@@ -181,11 +181,15 @@ fn ends() {
     SLOW.fetch_min(REPLACERS.load(SeqCst), SeqCst);
 }
 
-/// Makes a descriptor that stands at `floor` or above ([`fd::move_high`]), and nowhere else to who replaces one meanwhile.
+/// Makes a descriptor that stands at `floor` or above ([`fd::move_high`]), and nowhere else to who replaces one meanwhile. Of 0: one for the program, as the
+/// kernel gives it.
 ///
 /// # Errors
 /// Those of `make`; EMFILE (EINVAL where `floor` is beyond the limit).
 pub fn high(floor: i32, make: impl FnOnce() -> Result<i32>) -> Result<i32> {
+    if floor == 0 {
+        return make();
+    }
     let _turn = Turn::to_make();
     fd::move_high(make()?, floor)
 }
