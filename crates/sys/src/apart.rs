@@ -139,11 +139,15 @@ impl Errand {
     ///
     /// # Errors
     /// As clone(2): EAGAIN and ENOMEM where there is none now, EINVAL where this thread has set its children apart (CLONE_NEWPID, CLONE_NEWTIME), others where there can
-    /// be none; EAGAIN, too, where there [may be none](forbid).
+    /// be none; EAGAIN, too, where there [may be none](forbid); EPERM, without any call, where a filter of system calls is there, which may kill for these.
     pub(crate) fn sent(&mut self) -> Result<Option<u32>> {
         self.calls[self.count].words[0] = OVER;
         LEAVING.fetch_add(1, SeqCst);
-        let sent = if is_forbidden() { Err(Errno::AGAIN) } else { spawn(self) };
+        let sent = match is_forbidden() {
+            true => Err(Errno::AGAIN),
+            false if process::has_filter() => Err(Errno::PERM),
+            false => spawn(self),
+        };
         let has_arrived = sent.is_ok() && self.has_arrived(0);
         LEAVING.fetch_sub(1, SeqCst);
         if sent.is_ok() && !has_arrived {

@@ -364,6 +364,35 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
     result
 }
 
+/// Whether a text, 64 octets at most, is in a file (as in /proc) of any length.
+///
+/// # Errors
+/// As [`read_file`].
+pub(crate) fn is_in_file(path: &std::ffi::CStr, text: &[u8]) -> Result<bool> {
+    const OVERLAP: usize = 64;
+    let mut room = [0u8; 512];
+    let _turn = Turn::to_make();
+    let file = open_to_read(path)?;
+    let (mut at, mut kept) = (0, 0);
+    let found = loop {
+        match read_at(file, &mut room[kept..], at) {
+            Ok(0) => break Ok(false),
+            Ok(n) => {
+                let have = kept + n;
+                if room[..have].windows(text.len()).any(|some| some == text) {
+                    break Ok(true);
+                }
+                at += n as u64;
+                kept = have.min(OVERLAP);
+                room.copy_within(have - kept..have, 0);
+            }
+            Err(e) => break Err(e),
+        }
+    };
+    close(file);
+    found
+}
+
 /// What an open descriptor refers to, as (device, inode).
 ///
 /// # Errors
@@ -521,6 +550,20 @@ fn status(path: &std::ffi::CStr) -> Result<libc::stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_found_wherever_it_stands_in_a_file() {
+        let path = std::env::temp_dir().join(format!("bypath-is-in-file-{}", process::pid()));
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        for before in [0, 1, 440, 500, 505, 511, 512, 513, 960, 5000] {
+            std::fs::write(&path, ["x".repeat(before).as_str(), "needle", &"y".repeat(before)].concat())
+                .unwrap();
+            assert_eq!(is_in_file(&name, b"needle"), Ok(true), "behind {before}");
+            assert_eq!(is_in_file(&name, b"needley!"), Ok(false), "behind {before}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(is_in_file(&name, b"needle"), Err(Errno::NOENT));
+    }
 
     #[test]
     fn space_is_appended_in_whole_records() {

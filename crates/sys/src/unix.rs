@@ -20,6 +20,19 @@ fn new(floor: i32) -> Result<i32> {
     })
 }
 
+/// Two ends of one connection, at the lowest free numbers.
+///
+/// # Errors
+/// EMFILE, ENFILE; EPERM under a filter.
+pub(crate) fn pair() -> Result<[i32; 2]> {
+    let mut ends = [0i32; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let arguments = [libc::AF_UNIX as usize, kind as usize, 0, ends.as_mut_ptr() as usize, 0, 0];
+    // SAFETY: the kernel writes two descriptors to a local.
+    check(unsafe { syscall(libc::SYS_socketpair, arguments) })?;
+    Ok(ends)
+}
+
 /// The largest send buffer that SO_SNDBUF gives a socket, as SO_SNDBUF then tells it: twice `net.core.wmem_max`.
 ///
 /// # Errors

@@ -66,6 +66,28 @@ fn users_that_name_each_other_use_the_ring() {
     stage.ping(&server, &client).assert_ring();
 }
 
+/// In front of a program: a filter that kills for the calls that receive of another user with a descriptor table of its own; `None` where there can be none.
+fn killing(stage: &Stage, test: &str) -> Option<Vec<OsString>> {
+    let filter: Vec<OsString> =
+        vec![installed("python3").into(), stage.scene.path("forbid.py").into(), "apart".into()];
+    let probe = Command::new(&filter[0]).args(&filter[1..]).arg("/bin/true").output().expect("python3");
+    if !probe.status.success() {
+        skip(&format!("users::policy::{test}"), String::from_utf8_lossy(&probe.stderr).trim());
+        return None;
+    }
+    Some(filter)
+}
+
+/// Nobody can ask it what it kills for, so nothing is called that a program like this need not list.
+#[test]
+fn under_a_filter_that_kills_users_meet_in_the_way_that_takes_no_rare_calls() {
+    let test = "under_a_filter_that_kills_users_meet_in_the_way_that_takes_no_rare_calls";
+    let Some(stage) = stage(test, NEEDS) else { return };
+    let Some(filter) = killing(&stage, test) else { return };
+    let of = |uid| Side { options: &[("allow-uid", "any")], before: filter.clone(), ..Side::user(uid) };
+    stage.ping(&of(ANNE), &of(BERT)).assert_ring();
+}
+
 /// Of what another user shows as the other end of a connection that hears nothing of this one nobody knows that it is.
 #[test]
 fn who_hears_nothing_of_another_user_meets_nobody_of_him() {
@@ -243,12 +265,19 @@ exec(open({script:?}).read())",
 
 /// A stranger calls a victim with a descriptor whose last close waits for 40 s: it is not the victim who waits.
 fn is_held_up_by_nobody(test: &str, role: &str, partner: &str, name: &str) {
-    let Some(stage) = stage(test, NEEDS) else { return };
+    if let Some(stage) = stage(test, NEEDS) {
+        is_held_up_by_nobody_on(&stage, Vec::new(), role, partner, name);
+    }
+}
+
+/// The same of a victim that is started by this program.
+fn is_held_up_by_nobody_on(stage: &Stage, before: Vec<OsString>, role: &str, partner: &str, name: &str) {
     let script = stage.scene.path("stranger.py");
     let python = installed("python3");
     let port = |line: &str| line.strip_prefix("port ")?.parse::<u16>().ok();
     let cookie = |line: &str| line.strip_prefix("cookie ").map(str::to_owned);
-    let victim = stage.program(&Side::user(ANNE), "server.stats", &python).arg(&script).arg(role);
+    let victim = Side { before, ..Side::user(ANNE) };
+    let victim = stage.program(&victim, "server.stats", &python).arg(&script).arg(role);
     let beside = |words: &[&str]| stage.plain(ANNE, &python).arg(&script).words(words);
     let (mut victim, partner) = if role == "tcp" {
         let mut echo = beside(&[partner]).start();
@@ -276,6 +305,14 @@ fn is_held_up_by_nobody(test: &str, role: &str, partner: &str, name: &str) {
 #[test]
 fn a_stranger_who_calls_holds_no_stream_up() {
     is_held_up_by_nobody("a_stranger_who_calls_holds_no_stream_up", "tcp", "echo", "bypath/1/");
+}
+
+#[test]
+fn a_stranger_who_calls_ends_no_program_under_a_filter_that_kills() {
+    let test = "a_stranger_who_calls_ends_no_program_under_a_filter_that_kills";
+    let Some(stage) = stage(test, NEEDS) else { return };
+    let Some(filter) = killing(&stage, test) else { return };
+    is_held_up_by_nobody_on(&stage, filter, "tcp", "echo", "bypath/1/");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Messages with descriptors of a program's, which may be another user's.
 
 use super::message::{ALL_FDS, Control, MAX_FDS, Received, brings_descriptors, recv_raw};
-use super::peer_credentials;
+use super::{pair, peer_credentials};
 use crate::apart::Errand;
 use crate::mem::{InPages, Zeroes};
 use crate::signal::Blocked;
 use crate::sock::{self, MsgHdr};
-use crate::syscall::{check, syscall};
+use crate::syscall::check;
 use crate::turn::Turn;
 use crate::user::IoVec;
 use crate::{Errno, Result, fd, open_files, process, strangers};
@@ -220,13 +220,8 @@ fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Rece
 
 /// Two ends for one message.
 fn packets(floor: i32) -> Option<(i32, i32)> {
-    let mut ends = [0i32; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    let arguments = [libc::AF_UNIX as usize, kind as usize, 0, ends.as_mut_ptr() as usize, 0, 0];
     let _turn = Turn::to_take()?;
-    // SAFETY: the kernel writes two descriptors to a local.
-    check(unsafe { syscall(libc::SYS_socketpair, arguments) }).ok()?;
-    match ends.map(|end| fd::move_high(end, floor)) {
+    match pair().ok()?.map(|end| fd::move_high(end, floor)) {
         [Ok(ours), Ok(theirs)] => Some((ours, theirs)),
         other => {
             other.into_iter().flatten().for_each(fd::close);

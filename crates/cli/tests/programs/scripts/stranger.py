@@ -30,7 +30,7 @@ def lingering():
 
 def attack(name):
     sender, _kept = lingering()
-    end = time.monotonic() + PATIENCE
+    end, declined = time.monotonic() + PATIENCE, None
     while True:
         caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -47,8 +47,16 @@ def attack(name):
             except BrokenPipeError:
                 # Declined already: the victim has seen it.
                 pass
+        except BrokenPipeError:
+            # This call was declined before it was sent along. There may be another one to come.
+            declined = declined or time.monotonic()
+            continue
         except OSError:
-            # Nobody is there yet, or this call was declined before it was sent along.
+            if declined and time.monotonic() > declined + 2:
+                # It was the only one: the victim has seen it.
+                caller = None
+                break
+            # Nobody is there yet.
             assert time.monotonic() < end, f"nobody was at {name}"
             time.sleep(0.001)
             continue
@@ -58,11 +66,12 @@ def attack(name):
         break
     print("sent", flush=True)
     # An answer, or the end of the connection: the victim has seen it.
-    caller.settimeout(PATIENCE)
-    try:
-        caller.recv(1024)
-    except ConnectionError:
-        pass
+    if caller:
+        caller.settimeout(PATIENCE)
+        try:
+            caller.recv(1024)
+        except ConnectionError:
+            pass
     print("seen", flush=True)
     # Whoever reads ends the wait by ending.
     signal.pause()
