@@ -430,7 +430,7 @@ fn calls(s: &Sock) -> Result<bool, Reason> {
             // What a stranger says stays unread.
             return Err(STRANGERS.after(|| {
                 let reason = decline(caller, reason);
-                close_other(caller);
+                strangers::close_stranger(caller);
                 reason
             }));
         }

@@ -86,12 +86,12 @@ pub(crate) struct Errand {
 unsafe impl Zeroes for Errand {}
 
 impl Errand {
-    /// The first of all: its table is its own from now on.
+    /// The first of all: its table is its own from now on. Not where a [filter](process::has_filter) may kill for these calls.
     pub(crate) fn begin(&mut self) {
         (*self.runs.get_mut(), self.has) = (1, 1);
         self.must(libc::SYS_close_range, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]);
         // The first thread of the process may have ended. Its other ones have pidfds since those have numbers of their own (Linux 6.9).
-        let (whose, kind) = match process::number() {
+        let (whose, kind) = match process::number_by_pidfd() {
             Some(_) => (thread::tid(), THREAD),
             None => (process::pid(), 0),
         };
@@ -139,15 +139,11 @@ impl Errand {
     ///
     /// # Errors
     /// As clone(2): EAGAIN and ENOMEM where there is none now, EINVAL where this thread has set its children apart (CLONE_NEWPID, CLONE_NEWTIME), others where there can
-    /// be none; EAGAIN, too, where there [may be none](forbid); EPERM, without any call, where a filter of system calls is there, which may kill for these.
+    /// be none; EAGAIN, too, where there [may be none](forbid).
     pub(crate) fn sent(&mut self) -> Result<Option<u32>> {
         self.calls[self.count].words[0] = OVER;
         LEAVING.fetch_add(1, SeqCst);
-        let sent = match is_forbidden() {
-            true => Err(Errno::AGAIN),
-            false if process::has_filter() => Err(Errno::PERM),
-            false => spawn(self),
-        };
+        let sent = if is_forbidden() { Err(Errno::AGAIN) } else { spawn(self) };
         let has_arrived = sent.is_ok() && self.has_arrived(0);
         LEAVING.fetch_sub(1, SeqCst);
         if sent.is_ok() && !has_arrived {

@@ -2,8 +2,8 @@
 
 use crate::syscall::{check, syscall};
 use crate::turn::Turn;
-use crate::{Result, fd, open_files, poll, thread, unix};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use crate::{Errno, Result, fd, open_files, poll, thread, unix};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The user whom the kernel shows for all that a user namespace does not know (as /proc/sys/kernel/overflowuid is where nobody has changed it): whoever
 /// that is, nothing shows that it is the same one.
@@ -21,20 +21,21 @@ fn maps_all(map: &[u8]) -> bool {
     words.eq([b"0".as_slice(), b"0", b"4294967295"])
 }
 
-/// Whether a filter of system calls (seccomp(2)) is there, or was when this was asked first: it may kill for calls of which whoever wrote it knew nothing, and cannot be asked.
-/// Where `/proc` does not tell, there may be one.
-pub(crate) fn has_filter() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match KNOWN.load(Relaxed) {
-        UNKNOWN => {
-            let is_none = fd::is_in_file(c"/proc/thread-self/status", b"\nSeccomp:\t0\n");
-            KNOWN.store(if is_none == Ok(true) { NO } else { YES }, Relaxed);
-            is_none != Ok(true)
+/// Whether a filter of system calls (seccomp(2)) is there, or was when somebody asked: it may kill for calls of which whoever wrote it knew nothing, and cannot be asked.
+/// Where `/proc` does not tell, there may be one; `None`: it cannot be asked now (no descriptor, or memory, is left).
+pub(crate) fn has_filter() -> Option<bool> {
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    if SEEN.load(Relaxed) {
+        return Some(true);
+    }
+    // One may be installed at any time past the library, which does not see it.
+    match fd::is_in_file(c"/proc/thread-self/status", b"\nSeccomp:\t0\n") {
+        Ok(is_none) => {
+            SEEN.store(!is_none, Relaxed);
+            Some(!is_none)
         }
-        known => known == YES,
+        Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => None,
+        Err(_) => Some(true),
     }
 }
 
@@ -156,9 +157,12 @@ pub fn parent() -> u32 {
     unsafe { syscall(libc::SYS_getppid, [0; 6]) as u32 }
 }
 
-/// [`lives`] without `/proc`. An end that waits to be reaped counts as dead.
+/// [`lives`] without `/proc`. An end that waits to be reaped counts as dead, but where a filter may kill for pidfd_open(2).
 #[cold]
 fn lives_unseen(pid: u32) -> bool {
+    if has_filter() == Some(true) {
+        return exists(pid);
+    }
     let _turn = Turn::to_make();
     match open_pidfd(pid) {
         Ok(pidfd) => {
@@ -353,18 +357,21 @@ pub(crate) fn pidfd_number(pidfd: i32) -> Option<u64> {
 
 /// That of this process.
 pub(crate) fn number() -> Option<u64> {
+    if has_filter() == Some(false) { number_by_pidfd() } else { number_as_maker() }
+}
+
+/// The same by pidfd_open(2), for which a filter may kill.
+pub(crate) fn number_by_pidfd() -> Option<u64> {
     let _turn = Turn::to_make();
-    if has_filter() {
-        return number_as_maker();
-    }
     let pidfd = open_pidfd(pid()).ok()?;
     let number = pidfd_number(pidfd);
     fd::close(pidfd);
     number
 }
 
-/// The same without pidfd_open(2), for which a filter may kill: who has made a socket is told as well.
+/// The same without it: who has made a socket is told as well.
 fn number_as_maker() -> Option<u64> {
+    let _turn = Turn::to_make();
     let [own, other] = unix::pair().ok()?;
     let number = unix::peer_process(own);
     [own, other].into_iter().for_each(fd::close);
@@ -483,7 +490,7 @@ mod tests {
 
     #[test]
     fn its_number_is_the_same_however_it_is_asked_for() {
-        assert_eq!(number_as_maker(), number());
+        assert_eq!(number_as_maker(), number_by_pidfd());
     }
 
     #[test]

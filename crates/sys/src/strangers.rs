@@ -9,7 +9,7 @@
 use crate::apart::{self, Errand};
 use crate::mem::InPages;
 use crate::signal::Blocked;
-use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
+use crate::{Errno, clock, fd, futex, mem, open_files, process, thread, unix};
 #[cfg(feature = "link")]
 use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -63,6 +63,9 @@ impl Words {
 
 /// Has a thread of its own table (`apart`) hold these; `None`: it cannot be made, or may not.
 fn hold(errand: &mut Errand, files: &[i32]) -> Option<u32> {
+    if process::has_filter() != Some(false) {
+        return None;
+    }
     errand.begin();
     files.iter().for_each(|file| {
         errand.takes(*file);
@@ -189,7 +192,17 @@ pub fn close_caller(caller: i32) {
     }
 }
 
-/// The same of many.
+/// The same of one whom nobody has [let send descriptors](unix::take_descriptors), or who was let to for good. Since Linux 6.16 the former has sent octets alone, of which no close
+/// waits: that takes no thread, for which a filter may kill.
+pub fn close_stranger(caller: i32) {
+    if unix::takes_descriptors(caller) {
+        return close_caller(caller);
+    }
+    unix::refuse(caller);
+    fd::close(caller);
+}
+
+/// [`close_caller`] of many.
 pub fn close_callers(callers: &mut [i32]) {
     callers.iter().for_each(|caller| unix::refuse(*caller));
     let mut unread = 0;
@@ -224,10 +237,11 @@ pub fn close_listener(listener: i32) {
     unix::refuse(listener);
     loop {
         match unix::accept(listener, 0) {
-            Ok(Some(caller)) => close_caller(caller),
+            Ok(Some(caller)) => close_stranger(caller),
             // Nobody is left, and nobody can come any more.
             Ok(None) | Err(Errno::INVAL) => return fd::close(listener),
             // There may be some that cannot be accepted.
+            Err(_) if !unix::takes_descriptors(listener) => return fd::close(listener),
             Err(_) => return close(&[listener]),
         }
     }

@@ -78,6 +78,11 @@ pub fn take_descriptors(s: i32, takes: bool) {
     let _ = sock::set_option(s, libc::SOL_SOCKET, SO_PASSRIGHTS, &i32::from(takes).to_ne_bytes());
 }
 
+/// Whether he may; on older kernels everybody may.
+pub(crate) fn takes_descriptors(s: i32) -> bool {
+    sock::option(s, libc::SOL_SOCKET, SO_PASSRIGHTS) != Ok(0)
+}
+
 /// Binds a non-blocking listener to the abstract `name` (without its leading NUL). Who calls there can send no descriptors before
 /// [`take_descriptors`] says so of the accepted socket.
 ///

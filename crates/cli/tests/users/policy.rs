@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -66,10 +67,10 @@ fn users_that_name_each_other_use_the_ring() {
     stage.ping(&server, &client).assert_ring();
 }
 
-/// In front of a program: a filter that kills for the calls that receive of another user with a descriptor table of its own; `None` where there can be none.
-fn killing(stage: &Stage, test: &str) -> Option<Vec<OsString>> {
+/// In front of a program: a filter that kills, for `apart`: the calls that receive of another user with a descriptor table of its own, or for `threads`, too; `None` where there can be none.
+fn killing(stage: &Stage, calls: &str, test: &str) -> Option<Vec<OsString>> {
     let filter: Vec<OsString> =
-        vec![installed("python3").into(), stage.scene.path("forbid.py").into(), "apart".into()];
+        vec![installed("python3").into(), stage.scene.path("forbid.py").into(), calls.into()];
     let probe = Command::new(&filter[0]).args(&filter[1..]).arg("/bin/true").output().expect("python3");
     if !probe.status.success() {
         skip(&format!("users::policy::{test}"), String::from_utf8_lossy(&probe.stderr).trim());
@@ -83,9 +84,32 @@ fn killing(stage: &Stage, test: &str) -> Option<Vec<OsString>> {
 fn under_a_filter_that_kills_users_meet_in_the_way_that_takes_no_rare_calls() {
     let test = "under_a_filter_that_kills_users_meet_in_the_way_that_takes_no_rare_calls";
     let Some(stage) = stage(test, NEEDS) else { return };
-    let Some(filter) = killing(&stage, test) else { return };
+    let Some(filter) = killing(&stage, "apart", test) else { return };
     let of = |uid| Side { options: &[("allow-uid", "any")], before: filter.clone(), ..Side::user(uid) };
     stage.ping(&of(ANNE), &of(BERT)).assert_ring();
+}
+
+/// A filter that the library did not see come is seen before any such call.
+#[test]
+fn under_a_filter_that_came_later_past_the_library_users_meet_in_that_way_too() {
+    let test = "under_a_filter_that_came_later_past_the_library_users_meet_in_that_way_too";
+    let Some(stage) = stage(test, NEEDS) else { return };
+    if killing(&stage, "apart", test).is_none() {
+        return;
+    }
+    let of = |uid| Side { options: &[("allow-uid", "any")], ..Side::user(uid) };
+    let server = stage.program(&of(ANNE), "server.stats", &installed("python3"));
+    let mut server = server.arg(stage.scene.path("filtered_later.py")).start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let payload = (0..2)
+        .map(|_| {
+            let client = stage.program(&of(BERT), "client.stats", &installed("python3"));
+            client.arg(stage.scene.path("ping.py")).arg(port.to_string()).finish().number("payload ")
+        })
+        .sum();
+    server.stop(Signal::TERM);
+    let counted = Counted { payload, ..stage.counted() };
+    assert!(!ring_required() || counted.server.upgraded == 2, "{counted:#?}");
 }
 
 /// Of what another user shows as the other end of a connection that hears nothing of this one nobody knows that it is.
@@ -307,12 +331,26 @@ fn a_stranger_who_calls_holds_no_stream_up() {
     is_held_up_by_nobody("a_stranger_who_calls_holds_no_stream_up", "tcp", "echo", "bypath/1/");
 }
 
+fn are_descriptors_refused() -> bool {
+    let (end, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    bypath_sys::pair::refuse_descriptors(end.as_fd())
+}
+
 #[test]
 fn a_stranger_who_calls_ends_no_program_under_a_filter_that_kills() {
     let test = "a_stranger_who_calls_ends_no_program_under_a_filter_that_kills";
     let Some(stage) = stage(test, NEEDS) else { return };
-    let Some(filter) = killing(&stage, test) else { return };
-    is_held_up_by_nobody_on(&stage, filter, "tcp", "echo", "bypath/1/");
+    let mut calls = vec!["apart"];
+    // Where a stranger cannot leave descriptors with it, nothing but octets is there to be closed.
+    if are_descriptors_refused() {
+        calls.push("threads");
+    } else {
+        skip(&format!("users::policy::{test}: threads"), "this kernel has no SO_PASSRIGHTS (Linux 6.16)");
+    }
+    for calls in calls {
+        let Some(filter) = killing(&stage, calls, test) else { return };
+        is_held_up_by_nobody_on(&stage, filter, "tcp", "echo", "bypath/1/");
+    }
 }
 
 #[test]

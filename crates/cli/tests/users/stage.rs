@@ -50,6 +50,7 @@ impl Stage {
             (scripts.join("descriptors.py"), "descriptors.py"),
             (scripts.join("seccomp.py"), "seccomp.py"),
             (scripts.join("forbid.py"), "forbid.py"),
+            (scripts.join("filtered_later.py"), "filtered_later.py"),
             (scripts.join("container.py"), "container.py"),
             (scripts.join("bare.py"), "bare.py"),
             (scripts.join("udp_echo.py"), "udp_echo.py"),

@@ -143,7 +143,7 @@ impl Way {
                     Ok(Some(dialled))
                 }
                 Err(_) => {
-                    strangers::close_caller(dialled);
+                    strangers::close_stranger(dialled);
                     Err(Reason::Squatter)
                 }
             },

@@ -48,7 +48,7 @@ impl Way {
                     Ok(Some(dialled))
                 }
                 Err(reason) => {
-                    strangers::close_caller(dialled);
+                    strangers::close_stranger(dialled);
                     Err(reason)
                 }
             },

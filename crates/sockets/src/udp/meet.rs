@@ -316,7 +316,7 @@ fn refuse(fd: i32, caller: i32, reason: Reason) {
     let told = if reason == Reason::Rule { Reason::PeerRule } else { reason };
     [message[0], message[1], message[2]] = [NO, VERSION, told as u64];
     let _ = unix::send(caller, &encode(&message), &[]);
-    strangers::close_caller(caller);
+    strangers::close_stranger(caller);
     log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
 }
 
@@ -517,7 +517,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     match said {
         Ok(share) => route.share.put(share),
         Err(reason) => {
-            strangers::close_caller(dialled);
+            strangers::close_stranger(dialled);
             return Err(reason);
         }
     }

@@ -193,6 +193,11 @@ impl Work {
 #[cold]
 #[inline(never)]
 fn recv_apart(s: i32, bytes: &mut [u8], floor: i32) -> Option<Result<Option<Received>>> {
+    match process::has_filter() {
+        Some(false) => {}
+        Some(true) => return None,
+        None => return Some(Ok(None)),
+    }
     // Rather later than into the program's table.
     let (Some(mut memory), Some((ours, theirs))) = (InPages::<Work>::new(), packets(floor)) else {
         return Some(Ok(None));

@@ -1,11 +1,11 @@
 """forbid.py CALL PROGRAM ARGS...: runs a program under a seccomp filter that answers EPERM to one system call,
 as containers do: memfd_create, eventfd2, unix-socket or netlink-socket; or that kills for what takes a descriptor table
-of one's own: apart."""
+of one's own: apart; or for that, and for what takes a thread: threads."""
 import errno
 import sys
 
 from seccomp import (
-    ALLOW, ERRNO, FIRST_ARGUMENT, IF_EQUAL, KILL, LOAD, MACHINE, NUMBER, RETURN, instruction, run_under,
+    ALLOW, APART, ERRNO, FIRST_ARGUMENT, IF_EQUAL, LOAD, MACHINE, NUMBER, RETURN, instruction, killing, run_under,
 )
 
 NUMBERS = {
@@ -13,17 +13,16 @@ NUMBERS = {
     "aarch64": {"memfd_create": 279, "eventfd2": 19, "socket": 198},
 }[MACHINE]
 FAMILIES = {"unix-socket": 1, "netlink-socket": 16}
-# Of all machines: pidfd_open, close_range, pidfd_getfd.
-APART = [434, 436, 438]
+# sched_yield, socketpair, clone, exit, tgkill.
+THREADS = {"x86_64": [24, 53, 56, 60, 234], "aarch64": [124, 199, 220, 93, 131]}[MACHINE]
 
 call = sys.argv[1]
 deny = instruction(RETURN, ERRNO | errno.EPERM)
 allow = instruction(RETURN, ALLOW)
 if call == "apart":
-    code = [instruction(LOAD, NUMBER)]
-    for number in APART:
-        code += [instruction(IF_EQUAL, number, 0, 1), instruction(RETURN, KILL)]
-    code.append(allow)
+    code = killing(APART)
+elif call == "threads":
+    code = killing(APART + THREADS)
 elif call in FAMILIES:
     code = [
         instruction(LOAD, NUMBER), instruction(IF_EQUAL, NUMBERS["socket"], 0, 3),

@@ -1,4 +1,4 @@
-"""Seccomp filters made of instructions: what forbid.py and container.py share."""
+"""Seccomp filters made of instructions: what forbid.py, container.py and filtered_later.py share."""
 import ctypes
 import os
 import platform
@@ -21,13 +21,29 @@ class Program(ctypes.Structure):
     _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-def run_under(code, command):
-    """Runs a program under the filter; exits with status 77 where there can be none."""
+# Of all machines: pidfd_open, close_range, pidfd_getfd.
+APART = [434, 436, 438]
+
+
+def killing(numbers):
+    """A filter that kills for these calls."""
+    code = [instruction(LOAD, NUMBER)]
+    for number in numbers:
+        code += [instruction(IF_EQUAL, number, 0, 1), instruction(RETURN, KILL)]
+    return [*code, instruction(RETURN, ALLOW)]
+
+
+def install(code, libc):
+    """From now on this process is under the filter; exits with status 77 where there can be none."""
     text = ctypes.create_string_buffer(b"".join(code))
     program = Program(len(code), ctypes.addressof(text))
-    libc = ctypes.CDLL(None, use_errno=True)
     for arguments in ((PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))):
         if libc.prctl(*arguments) != 0:
             print("prctl:", os.strerror(ctypes.get_errno()), file=sys.stderr)
             sys.exit(77)
+
+
+def run_under(code, command):
+    """Runs a program under the filter."""
+    install(code, ctypes.CDLL(None, use_errno=True))
     os.execvp(command[0], command)
