@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Seals that forbid a change of size and further seals.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+/// Those with which it cannot be mapped to be written.
+const READ_ONLY: i32 = libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE;
 
 /// Creates a close-on-exec memfd of `size` bytes that can neither shrink nor grow, above `floor`.
 ///
@@ -41,16 +43,16 @@ pub fn memfd(name: &CStr, size: usize, floor: i32) -> Result<i32> {
     }
 }
 
-/// Size of a memfd whose size is sealed.
+/// Size of a memfd whose size is sealed, and nothing else of it, for good.
 ///
 /// # Errors
-/// EPERM if the seals are missing (its owner could shrink it under our feet), EINVAL for anything that is not
-/// a memfd of ordinary pages: of huge pages there may be none left when one is touched, and no part can be unmapped.
+/// EPERM if the seals are missing (its owner could shrink it under our feet), or one forbids to write: older kernels find that in mmap(2) when MAP_FIXED has unmapped already what was
+/// there. EINVAL for anything that is not a memfd of ordinary pages: of huge pages there may be none left when one is touched, and no part can be unmapped.
 pub fn sealed_size(memfd: i32) -> Result<usize> {
     // SAFETY: integers only.
     let seals =
         check(unsafe { syscall(libc::SYS_fcntl, [memfd as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]) })?;
-    if seals as i32 & (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) != libc::F_SEAL_SHRINK | libc::F_SEAL_GROW {
+    if seals as i32 & (SEALS | READ_ONLY) != SEALS {
         return Err(Errno::PERM);
     }
     // SAFETY: plain integers, which the kernel fills.
@@ -257,7 +259,7 @@ impl Mapping {
     /// bytes and atomics, as for [`Mapping::release`].
     ///
     /// # Errors
-    /// As mmap(2); the zeroes stay then. ENOMEM: where there are none.
+    /// As mmap(2); the zeroes stay then, as long as it is memory of a [sealed size](sealed_size). ENOMEM: where there are none.
     pub fn refill(&self, fd: i32) -> Result<()> {
         self.refill_closed(fd)?;
         self.open().inspect_err(|_| {
@@ -276,7 +278,12 @@ impl Mapping {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let args = [self.addr, self.len, libc::PROT_NONE as usize, flags as usize, fd as usize, 0];
         // SAFETY: the range is this mapping's, and what replaces it is as long.
-        check(unsafe { syscall(libc::SYS_mmap, args) })?;
+        check(unsafe { syscall(libc::SYS_mmap, args) }).inspect_err(|e| {
+            // What is limited is found before anything is unmapped; of others nobody knows.
+            if *e != Errno::NOMEM {
+                HAS_HOLES.store(true, Relaxed);
+            }
+        })?;
         self.settle();
         Ok(())
     }
@@ -516,6 +523,41 @@ mod tests {
         // SAFETY: one octet for each page.
         check(unsafe { syscall(libc::SYS_mincore, args) }).expect("mincore");
         there.iter().filter(|page| **page & 1 == 1).count() * PAGE
+    }
+
+    /// Memory with these seals.
+    fn sealed(seals: i32) -> i32 {
+        let name = c"bypath-sealed".as_ptr() as usize;
+        let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+        // SAFETY: the name is NUL terminated.
+        let made = check(unsafe { syscall(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]) });
+        let fd = made.expect("a memfd") as i32;
+        for call in [
+            [libc::SYS_ftruncate as usize, 4096, 0],
+            [libc::SYS_fcntl as usize, libc::F_ADD_SEALS as usize, seals as usize],
+        ] {
+            // SAFETY: integers only.
+            check(unsafe { syscall(call[0] as i64, [fd as usize, call[1], call[2], 0, 0, 0]) })
+                .expect("it is new");
+        }
+        fd
+    }
+
+    /// Whoever may add a seal can add one that forbids to write, at any moment; older kernels unmap what was there before they find it.
+    #[test]
+    fn memory_is_to_have_all_seals_but_those_that_forbid_to_write() {
+        let length = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+        for (seals, outcome) in [
+            (SEALS, Ok(4096)),
+            (length, Err(Errno::PERM)),
+            (libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL, Err(Errno::PERM)),
+            (SEALS | libc::F_SEAL_WRITE, Err(Errno::PERM)),
+            (SEALS | libc::F_SEAL_FUTURE_WRITE, Err(Errno::PERM)),
+        ] {
+            let fd = sealed(seals);
+            assert_eq!(sealed_size(fd), outcome, "{seals:#x}");
+            fd::close(fd);
+        }
     }
 
     #[test]

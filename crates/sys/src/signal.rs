@@ -1,7 +1,7 @@
 //! Signal handlers of the program: what is installed, and signals that wait for a better moment.
 
 use crate::syscall::{check, syscall};
-use crate::{process, thread};
+use crate::{clock, futex, process, thread};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// `struct kernel_sigaction`.
@@ -65,6 +65,9 @@ pub fn nudge(tid: u32) -> bool {
     sent.is_ok()
 }
 
+/// But SIGCANCEL and SIGSETXID of glibc: 32 and 33.
+const ALL_BUT_INTERNAL: u64 = !(0b11 << 31);
+
 /// Keeps signals from the calling thread until it is dropped, and for ever from threads that are started meanwhile. Those of
 /// the C library pass: setuid and pthread_cancel wait for every thread.
 #[derive(Debug)]
@@ -77,8 +80,6 @@ pub struct Blocked {
 impl Blocked {
     /// From now on.
     pub fn new() -> Blocked {
-        /// SIGCANCEL and SIGSETXID of glibc: 32 and 33.
-        const ALL_BUT_INTERNAL: u64 = !(0b11 << 31);
         Blocked { before: set_mask(ALL_BUT_INTERNAL), not_send: std::marker::PhantomData }
     }
 
@@ -96,8 +97,34 @@ impl Default for Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
+        leave_to_others(!self.before);
         set_mask(self.before);
     }
+}
+
+/// Waits a moment while one of these signals is pending: what was sent to the process the kernel has chosen another thread for, mostly the first one, which may wait for a processor. Whoever
+/// unblocks it before that one runs gets it instead; there are programs whose first thread sleeps until a signal interrupts it (Python).
+fn leave_to_others(signals: u64) {
+    const LONGEST: u64 = 2_000_000;
+    const NAP: u64 = 50_000;
+    let asleep = AtomicU32::new(0);
+    let mut until = None;
+    // Those of the C library are sent to a thread.
+    while pending() & signals & ALL_BUT_INTERNAL != 0 {
+        let now = clock::monotonic_ns();
+        if now > *until.get_or_insert(now + LONGEST) {
+            return;
+        }
+        futex::wait(&asleep, 0, NAP);
+    }
+}
+
+/// The signals that the calling thread, or the process, would get if it did not block them.
+fn pending() -> u64 {
+    let mut set = 0u64;
+    // SAFETY: the kernel writes one set of 64 signals.
+    let asked = check(unsafe { syscall(libc::SYS_rt_sigpending, [&raw mut set as usize, 8, 0, 0, 0, 0]) });
+    if asked.is_ok() { set } else { 0 }
 }
 
 /// Replaces the calling thread's mask, and returns the one before.

@@ -9,7 +9,7 @@ pub use receive::{recv, recv_relied_on};
 
 use crate::syscall::{check, syscall};
 use crate::turn::{self, Turn};
-use crate::{Errno, Result, fd, process, sock};
+use crate::{Errno, Result, fd, poll, process, sock};
 
 fn new(floor: i32) -> Result<i32> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -175,6 +175,10 @@ pub fn peer_name(s: i32, room: &mut [u8; 110]) -> Option<&[u8]> {
 /// # Errors
 /// As accept4(2).
 pub fn accept(listener: i32, floor: i32) -> Result<Option<i32>> {
+    // Mostly there is none. A turn blocks signals for a moment, and who unblocks some gets what was sent to the process and is on its way to another thread of it.
+    if poll::now(listener, libc::POLLIN) == 0 {
+        return Ok(None);
+    }
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let Some(_turn) = Turn::to_take() else { return Ok(None) };
     // SAFETY: integers and null pointers only.
