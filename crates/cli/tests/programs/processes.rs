@@ -6,17 +6,12 @@ use std::process::Command;
 /// Runs one case of processes.py on the kernel and with everything under Bypath. At least `share` percent of the bytes
 /// must have gone through rings: what comes before a fork or after a recall for good is the kernel's.
 fn case(name: &str, share: u64) {
-    if let Some(reason) = missing(&["python3"]) {
-        return skip(&format!("processes::{name}"), &reason);
-    }
-    let scene = Scene::new(Way::Both);
-    let kernel = scene.plain("python3").script("processes.py").arg(name).finish();
-    let rings = scene.client("python3").script("processes.py").arg(name).finish();
-    assert_eq!(kernel.stdout, rings.stdout, "{}", rings.stderr);
-    if ring_required() {
-        let totals = scene.totals();
-        assert!(totals.ring_tx * 100 >= totals.sent() * share, "less than {share} %: {totals:#?}");
-    }
+    Scene::play(&format!("processes::{name}"), Way::Both, &["python3"], |scene| {
+        let kernel = scene.plain("python3").script("processes.py").arg(name).finish();
+        let rings = scene.client("python3").script("processes.py").arg(name).finish();
+        assert_eq!(kernel.stdout, rings.stdout, "{}", rings.stderr);
+        scene.prove_share(0, share);
+    });
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn prove(scene: &Scene, server: Process, connections: usize, payload: u64) {
     let totals = scene.totals();
     match scene.way() {
         Way::Both => {
-            totals.assert_share(payload, share());
+            scene.prove_share_of(&totals, payload, share());
         }
         Way::OnlyServer => {
             assert!(totals.records > connections, "{totals:#?}");

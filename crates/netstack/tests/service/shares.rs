@@ -267,7 +267,8 @@ users! {
         };
         let begun: Vec<_> = (0..600).map(begins).take_while(Result::is_ok).collect();
         assert!((60..=120).contains(&begun.len()), "{}", begun.len());
-        assert_eq!(count(&running, HOG, "descriptors"), 2 * begun.len() as u64 + 1);
+        // Of the one that was refused, its end goes as the service learns that the program has closed it.
+        until(|| (count(&running, HOG, "descriptors") == 2 * begun.len() as u64 + 1).then_some(()));
         assert!(matches!(begins(0).err(), Some(libc::EMFILE | libc::ENOBUFS)));
         assert!(other.open(false).is_ok());
         drop(begun);
