@@ -10,7 +10,8 @@ use crate::mailbox::Page;
 pub use crate::region_lasting::{Slab, StaticCell, alloc_static, leak};
 use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
-use bypath_sys::mem::{self, Mapping};
+use bypath_sys::mem::Mapping;
+use bypath_sys::memfd;
 use bypath_sys::{Errno, Result, fd, handle};
 pub use mailbox::MailboxMap;
 use std::num::NonZeroUsize;
@@ -50,7 +51,7 @@ fn view<T: Shared>(map: &Mapping, offset: usize) -> Result<&'static T> {
 /// EMFILE, ENOMEM, EPERM as memfd_create(2) and mmap(2).
 pub fn new_family(floor: i32) -> Result<(&'static Family, i32)> {
     let size = REGION_SIZE.next_multiple_of(4096);
-    let fd = mem::memfd(VIEW_NAME, size, floor)?;
+    let fd = memfd::create(VIEW_NAME, size, floor)?;
     let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
     let family: &'static Family = view(&map, 0)?;
     family.header.next_bell.store(1, Relaxed);
@@ -76,7 +77,7 @@ pub fn hidden_family() -> Result<&'static Family> {
 /// As [`new_family`].
 pub fn new_inbox(floor: i32) -> Result<(&'static Inbox, i32)> {
     let size = size_of::<Inbox>();
-    let fd = mem::memfd(INBOX_NAME, size, floor)?;
+    let fd = memfd::create(INBOX_NAME, size, floor)?;
     let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
     Ok((view(&map, 0)?, fd))
 }
@@ -96,7 +97,7 @@ pub fn with_family<R>(fd: i32, f: impl FnOnce(&Family) -> R) -> Result<R> {
 pub fn map_family(number: i32) -> Result<&'static Family> {
     let size = REGION_SIZE.next_multiple_of(4096);
     let memory = handle::open(number)?;
-    let map = match mem::sealed_size(memory) {
+    let map = match memfd::sealed_size(memory) {
         Ok(len) if len >= size => Mapping::shared(memory, 0, size),
         Ok(_) => Err(Errno::INVAL),
         Err(e) => Err(e),
@@ -127,7 +128,7 @@ pub fn with_inbox<R>(fd: i32, f: impl FnOnce(&Inbox) -> R) -> Result<R> {
 }
 
 fn with<T: Shared + 'static, R>(fd: i32, size: usize, f: impl FnOnce(&T) -> R) -> Result<R> {
-    if mem::sealed_size(fd)? < size {
+    if memfd::sealed_size(fd)? < size {
         return Err(Errno::INVAL);
     }
     let map = Mapping::shared(fd, 0, size)?;
@@ -145,7 +146,7 @@ static SPARE_INBOXES: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// # Errors
 /// EPERM if it could shrink, EINVAL if it is not so long, or not a memfd.
 fn is_as_long(fd: i32, size: usize) -> Result<()> {
-    if mem::sealed_size(fd)? == size { Ok(()) } else { Err(Errno::INVAL) }
+    if memfd::sealed_size(fd)? == size { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// Maps a peer's inbox; the descriptor may be closed afterwards.
@@ -197,7 +198,7 @@ impl Arena {
     /// # Errors
     /// As [`new_family`].
     pub fn memory(geometry: Geometry, floor: i32) -> Result<i32> {
-        mem::memfd(c"bypath-arena", geometry.size(), floor)
+        memfd::create(c"bypath-arena", geometry.size(), floor)
     }
 
     /// Creates an arena; returns it with its descriptor, to be sent to the peer and closed.
@@ -316,7 +317,7 @@ impl OwnInbox {
     /// As [`new_family`].
     pub fn new() -> Result<(OwnInbox, OwnedFd)> {
         let size = size_of::<Inbox>();
-        let fd = mem::memfd(c"bypath-inbox", size, 3)?;
+        let fd = memfd::create(c"bypath-inbox", size, 3)?;
         // SAFETY: the kernel made it for us just now.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok((OwnInbox(Mapping::shared(fd.as_raw_fd(), 0, size)?), fd))
@@ -454,7 +455,7 @@ impl OwnSlot {
     /// # Errors
     /// As [`Arena::map`].
     pub fn map(fd: i32) -> Result<OwnSlot> {
-        let size = mem::sealed_size(fd)?;
+        let size = memfd::sealed_size(fd)?;
         let ring = size.checked_sub(2 * PAGE).ok_or(Errno::INVAL)? / 2;
         let geometry = Geometry { slots: 1, ring: u32::try_from(ring).map_err(|_| Errno::INVAL)? };
         if geometry.is_valid() && geometry.size() != size {
@@ -555,7 +556,7 @@ mod tests {
         let geometry = Geometry { slots: 2, ring: 4096 };
         let (arena, fd) = Arena::new(geometry, 3).unwrap();
         bypath_sys::fd::close(fd);
-        let memory = |len: usize| mem::memfd(c"memory", len, 3).unwrap();
+        let memory = |len: usize| memfd::create(c"memory", len, 3).unwrap();
         for more in [-4096, 4096, 4 << 30] {
             let len = |size: usize| size.wrapping_add_signed(more);
             let fd = memory(len(size_of::<Inbox>()));

@@ -5,7 +5,7 @@
 //! eventfds only (EINVAL), and a full counter stays full.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, mem};
+use crate::{Errno, Result, fd, memfd};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -57,7 +57,7 @@ impl Ringer {
     /// # Errors
     /// As [`Ringer::new`].
     pub fn above(floor: i32) -> Result<Ringer> {
-        let empty = mem::memfd(c"bypath-nothing", 0, floor)?;
+        let empty = memfd::create(c"bypath-nothing", 0, floor)?;
         let mut context = 0usize;
         let room = (2 * ROOM) as usize;
         // SAFETY: the kernel writes one word to a local.

@@ -5,7 +5,7 @@
 //! `/proc/self/fd`, where the kernel asks its mode as of any file: its owner may.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, mem, open_files, turn};
+use crate::{Errno, Result, fd, memfd, open_files, turn};
 
 /// A handle, at or above `floor` and close-on-exec, of memory (memfd) that this user has made. Nobody else can open it by its handles from now on.
 ///
@@ -21,7 +21,7 @@ pub fn make(memory: i32, floor: i32) -> Result<i32> {
 pub fn is_of(number: i32, size: usize) -> bool {
     let is_handle = fd::status_flags(number).is_ok_and(|flags| flags & libc::O_PATH != 0);
     is_handle
-        && mem::is_anonymous(number)
+        && memfd::is_anonymous(number)
         && fd::status_of(number).is_ok_and(|st| usize::try_from(st.st_size) == Ok(size))
 }
 
@@ -30,7 +30,7 @@ pub fn is_of(number: i32, size: usize) -> bool {
 /// # Errors
 /// EACCES: it is another user's. EINVAL: it is no handle of memory.
 pub fn open(handle: i32) -> Result<i32> {
-    if !mem::is_anonymous(handle) {
+    if !memfd::is_anonymous(handle) {
         return Err(Errno::INVAL);
     }
     open_files::open_own(handle, libc::O_RDWR | libc::O_CLOEXEC)
@@ -46,7 +46,7 @@ mod tests {
     const SIZE: usize = 8192;
 
     fn memory() -> i32 {
-        mem::memfd(c"any-name", SIZE, 3).expect("memory")
+        memfd::create(c"any-name", SIZE, 3).expect("memory")
     }
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
         assert!(is_of(handle, SIZE) && !is_of(handle, SIZE + 1) && !is_of(memory, SIZE));
         assert_eq!(fd::first_octets(handle), Err(Errno::BADF));
         let opened = open(handle).expect("the memory");
-        assert_eq!((fd::identity(opened), mem::sealed_size(opened)), (fd::identity(memory), Ok(SIZE)));
+        assert_eq!((fd::identity(opened), memfd::sealed_size(opened)), (fd::identity(memory), Ok(SIZE)));
         for number in [opened, handle, memory] {
             fd::close(number);
         }

@@ -27,6 +27,7 @@ pub mod image;
 #[cfg(feature = "link")]
 pub mod kept_folder;
 pub mod mem;
+pub mod memfd;
 #[cfg(feature = "link")]
 pub mod name_lock;
 #[cfg(feature = "link")]

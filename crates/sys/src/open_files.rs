@@ -3,7 +3,7 @@
 use crate::process::{self, proc_path};
 use crate::syscall::{check, syscall};
 use crate::turn::{self, Turn};
-use crate::{Errno, Result, clock, fd, mem};
+use crate::{Errno, Result, clock, fd, memfd};
 use std::ffi::CStr;
 #[cfg(feature = "link")]
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -131,7 +131,7 @@ fn at_in<R>(path: &CStr, number: i32, f: impl FnOnce(i32, &CStr) -> R) -> Result
 /// kernel's, which do something when they are opened: it is looked at by a descriptor that opens nothing, and what was looked at is opened.
 fn open_memory(dir: i32, name: &CStr, access: i32) -> Result<i32> {
     let place = open_at(dir, name, libc::O_PATH | libc::O_CLOEXEC)?;
-    let opened = if mem::is_anonymous(place) {
+    let opened = if memfd::is_anonymous(place) {
         // A lease of somebody's is not waited for.
         let flags = access | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
         open_own(place, flags)
@@ -262,7 +262,7 @@ mod tests {
         let me = crate::process::pid();
         assert_eq!(processes(|pid| pid == me), Ok(true));
         assert_eq!(processes(|_| false), Ok(false));
-        let memory = crate::mem::memfd(c"bypath-open-files", 4096, 3).unwrap();
+        let memory = crate::memfd::create(c"bypath-open-files", 4096, 3).unwrap();
         let link = b"/memfd:bypath-open-files (deleted)";
         let known = fd::identity(memory);
         assert!(is(memory, link) && !is(memory, b"/memfd:bypath-open"));
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_process_is_not_looked_at_after_its_time() {
         let me = crate::process::pid();
-        let memory = crate::mem::memfd(c"bypath-in-time", 4096, 3).unwrap();
+        let memory = crate::memfd::create(c"bypath-in-time", 4096, 3).unwrap();
         let link = b"/memfd:bypath-in-time (deleted)";
         let now = clock::monotonic_ns();
         assert_eq!(of_process(me, link, now - 1, |_| panic!("it was opened")), Ok(false));

@@ -105,12 +105,16 @@ impl Drop for Blocked {
 /// Waits a moment while one of these signals is pending: what was sent to the process the kernel has chosen another thread for, mostly the first one, which may wait for a processor. Whoever
 /// unblocks it before that one runs gets it instead; there are programs whose first thread sleeps until a signal interrupts it (Python).
 fn leave_to_others(signals: u64) {
+    // Those of the C library are sent to a thread.
+    let signals = signals & ALL_BUT_INTERNAL;
+    if signals == 0 {
+        return;
+    }
     const LONGEST: u64 = 2_000_000;
     const NAP: u64 = 50_000;
     let asleep = AtomicU32::new(0);
     let mut until = None;
-    // Those of the C library are sent to a thread.
-    while pending() & signals & ALL_BUT_INTERNAL != 0 {
+    while pending() & signals != 0 {
         let now = clock::monotonic_ns();
         if now > *until.get_or_insert(now + LONGEST) {
             return;

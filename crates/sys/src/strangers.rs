@@ -9,7 +9,7 @@
 use crate::apart::{self, Errand};
 use crate::mem::InPages;
 use crate::signal::Blocked;
-use crate::{Errno, clock, fd, futex, mem, open_files, process, thread, unix};
+use crate::{Errno, clock, fd, futex, memfd, open_files, process, thread, unix};
 #[cfg(feature = "link")]
 use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -136,15 +136,15 @@ impl Kernels {
     pub fn new() -> Result<Kernels> {
         let socket = pair::new()?;
         let event = eventfd::create(3)?;
-        let device = mem::device_of(event);
+        let device = memfd::device_of(event);
         fd::close(event);
-        Ok(Kernels([mem::device_of(socket.0.as_raw_fd())?, mem::anonymous_device()?, device?]))
+        Ok(Kernels([memfd::device_of(socket.0.as_raw_fd())?, memfd::anonymous_device()?, device?]))
     }
 
     /// Whether it is of one of them. Of what has no name in any file system only an eventfd is: the last close of a userfaultfd, for one, waits for a
     /// lock of its maker's.
     pub fn have(&self, file: i32) -> bool {
-        mem::device_of(file).is_ok_and(|device| match self.0.iter().position(|own| *own == device) {
+        memfd::device_of(file).is_ok_and(|device| match self.0.iter().position(|own| *own == device) {
             Some(0 | 1) => true,
             Some(_) => open_files::is(file, EVENTFD),
             None => false,
@@ -156,7 +156,7 @@ impl Kernels {
 fn is_harmless(file: i32) -> bool {
     let is_little = || fd::allocated(file).is_ok_and(|octets| octets <= LITTLE);
     // By its name: others without a kind take their time with what they watch (epoll, inotify), and no file system is asked.
-    mem::sealed_size(file).is_ok() && is_little() || open_files::is(file, EVENTFD)
+    memfd::sealed_size(file).is_ok() && is_little() || open_files::is(file, EVENTFD)
 }
 
 /// Closes descriptors without ever waiting for what a last close waits for.
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn only_what_may_wait_is_closed_with_care() {
-        let harmless = [mem::memfd(c"test", 4096, 3).unwrap(), crate::eventfd::create(3).unwrap()];
+        let harmless = [memfd::create(c"test", 4096, 3).unwrap(), crate::eventfd::create(3).unwrap()];
         // SAFETY: both were made just now and are nobody else's.
         let harmless = harmless.map(|file| unsafe { OwnedFd::from_raw_fd(file) });
         assert!(Others::among(&harmless).is_none());
@@ -418,7 +418,7 @@ mod tests {
         let set = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
         assert!(Others::among([&set]).is_some());
         // SAFETY: as above.
-        let filled = unsafe { OwnedFd::from_raw_fd(mem::memfd(c"test", 2 * LITTLE as usize, 3).unwrap()) };
+        let filled = unsafe { OwnedFd::from_raw_fd(memfd::create(c"test", 2 * LITTLE as usize, 3).unwrap()) };
         assert!(Others::among([&filled]).is_none(), "nothing of it is there");
         let file = std::fs::File::from(filled.try_clone().unwrap());
         for page in (0..2 * LITTLE).step_by(4096) {
@@ -441,7 +441,7 @@ mod tests {
         // SAFETY: it was made just now, and is nobody else's.
         let set = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
         assert!(!kernels.have(set.as_raw_fd()));
-        let own = [mem::memfd(c"test", 4096, 3).unwrap(), eventfd::create(3).unwrap()];
+        let own = [memfd::create(c"test", 4096, 3).unwrap(), eventfd::create(3).unwrap()];
         assert!(own.iter().chain([&tcp.as_raw_fd()]).all(|file| kernels.have(*file)));
         own.iter().for_each(|file| fd::close(*file));
     }

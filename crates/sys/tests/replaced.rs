@@ -2,7 +2,7 @@
 //! open takes that number.
 
 use bypath_sys::turn::Replacing;
-use bypath_sys::{Errno, changes, eventfd, fd, handle, mem, open_files, sock, sockdiag, timerfd, unix};
+use bypath_sys::{Errno, changes, eventfd, fd, handle, memfd, open_files, sock, sockdiag, timerfd, unix};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_millis(400);
 
 fn made(kind: usize) -> Result<i32, Errno> {
     match kind {
-        0 => mem::memfd(c"test", 4096, FLOOR),
+        0 => memfd::create(c"test", 4096, FLOOR),
         1 => eventfd::create(FLOOR),
         2 => timerfd::create(FLOOR, 1, 0),
         3 => sock::datagrams(FAMILY, 0, FLOOR),
@@ -21,7 +21,7 @@ fn made(kind: usize) -> Result<i32, Errno> {
         5 => changes::watch(FLOOR),
         6 => unix::unnamed(FLOOR),
         _ => {
-            let memory = mem::memfd(c"test", 4096, FLOOR)?;
+            let memory = memfd::create(c"test", 4096, FLOOR)?;
             let made = handle::make(memory, FLOOR);
             fd::close(memory);
             made

@@ -417,7 +417,7 @@ fn a_hostile_listener_gives_no_channel() {
     seqpacket::listen(listener.as_fd(), 8).unwrap();
     let (good, other_end) = bypath_sys::pair::new().unwrap();
     let memory = |size: usize| {
-        let fd = bypath_sys::mem::memfd(c"other", size, 3).unwrap();
+        let fd = bypath_sys::memfd::create(c"other", size, 3).unwrap();
         // SAFETY: made just now.
         unsafe { OwnedFd::from_raw_fd(fd) }
     };

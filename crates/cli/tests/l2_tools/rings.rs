@@ -4,7 +4,7 @@ use crate::network::{LONG, Tool, octets, skip, tool, veth, without_net_raw};
 use bypath_shm::arena::Geometry;
 use bypath_shm::direction::{Head, Path};
 use bypath_shm::region::Arena;
-use bypath_sys::{fd, mem, unix};
+use bypath_sys::{fd, memfd, unix};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -346,7 +346,7 @@ isolated! {
             }
         };
         let (_, memory) = Arena::new(GEOMETRY, 3).unwrap();
-        let small = mem::memfd(c"small", 4096, 3).unwrap();
+        let small = memfd::create(c"small", 4096, 3).unwrap();
         let (reader, _writer) = std::io::pipe().unwrap();
         use std::os::fd::AsRawFd as _;
         for (greeting, fds, words) in [

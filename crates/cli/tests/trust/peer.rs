@@ -290,7 +290,7 @@ impl<T: AsRawFd> Duplicate for T {
 
 /// Memory that cannot shrink, of so many octets.
 pub fn memory(octets: usize) -> OwnedFd {
-    own(bypath_sys::mem::memfd(c"bypath-inbox", octets, 3).expect("memory"))
+    own(bypath_sys::memfd::create(c"bypath-inbox", octets, 3).expect("memory"))
 }
 
 pub fn bare_eventfd(count: u64, flags: i32) -> OwnedFd {

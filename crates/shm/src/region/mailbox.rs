@@ -4,7 +4,8 @@ use super::{ring_in, view};
 use crate::arena::PAGE;
 use crate::mailbox::{self, Mailbox};
 use crate::ring::Ring;
-use bypath_sys::mem::{self, Mapping};
+use bypath_sys::mem::Mapping;
+use bypath_sys::memfd;
 use bypath_sys::{Errno, Result};
 use std::sync::atomic::AtomicU64;
 
@@ -42,7 +43,7 @@ impl MailboxMap {
         if !Self::is_ring(ring) {
             return Err(Errno::INVAL);
         }
-        mem::memfd(c"bypath-mailbox", PAGE + ring as usize, floor)
+        memfd::create(c"bypath-mailbox", PAGE + ring as usize, floor)
     }
 
     /// Maps another process's; the ring's size follows from that of the memory. The descriptor may be closed afterwards.
@@ -58,7 +59,7 @@ impl MailboxMap {
     /// # Errors
     /// EPERM if it could shrink, EINVAL if it is none.
     pub fn size_of(fd: i32) -> Result<u32> {
-        let ring = u32::try_from(mem::sealed_size(fd)?.saturating_sub(PAGE)).map_err(|_| Errno::INVAL)?;
+        let ring = u32::try_from(memfd::sealed_size(fd)?.saturating_sub(PAGE)).map_err(|_| Errno::INVAL)?;
         if !Self::is_ring(ring) {
             return Err(Errno::INVAL);
         }

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(heard(ours), Ok(None));
         send(theirs, b"alone", &[]).unwrap();
         assert_eq!(heard(ours).unwrap().unwrap().1, 0);
-        let memory = crate::mem::memfd(c"test", 4096, FLOOR).unwrap();
+        let memory = crate::memfd::create(c"test", 4096, FLOOR).unwrap();
         let bell = crate::eventfd::create(FLOOR).unwrap();
         send(theirs, b"both", &[memory, bell]).unwrap();
         let (len, count, fds) = heard(ours).unwrap().unwrap();

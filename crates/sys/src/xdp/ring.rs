@@ -204,14 +204,14 @@ impl<E, D: End> Drop for Ring<E, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mem;
+    use crate::memfd;
     use std::os::fd::{FromRawFd, OwnedFd};
 
     const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, entries: 192, flags: 128 };
 
     /// Both ends of a ring in memory: the kernel's part is played by a second mapping.
     fn pair(size: u32) -> (Ring<u64, Ours>, Ring<u64, Theirs>) {
-        let fd = mem::memfd(c"ring", 4096, 0).unwrap();
+        let fd = memfd::create(c"ring", 4096, 0).unwrap();
         // SAFETY: made just now.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let fd = std::os::fd::AsFd::as_fd(&fd);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn offsets_outside_the_ring_are_refused() {
-        let fd = mem::memfd(c"ring", 4096, 0).unwrap();
+        let fd = memfd::create(c"ring", 4096, 0).unwrap();
         // SAFETY: made just now.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let fd = std::os::fd::AsFd::as_fd(&fd);

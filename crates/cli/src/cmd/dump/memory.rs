@@ -7,7 +7,7 @@ use bypath_shm::arena::{Control, Geometry, PAGE, slot_use};
 use bypath_shm::direction::{Direction, HeadLine, TailLine};
 use bypath_shm::mailbox::{self, Mailbox};
 use bypath_shm::region::MailboxMap;
-use bypath_sys::mem;
+use bypath_sys::memfd;
 use bypath_sys::process::shown_thread;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
@@ -65,7 +65,7 @@ pub fn arenas(process: Process, most: Option<Duration>) -> io::Result<Vec<Arena>
 /// The memfds of this name that a process maps from their beginning on, be it in parts, of which some cannot be touched. Anything may be called so: of a file of somebody's own
 /// (FUSE) each look would have to wait for him, so only what is in the kernel's own file system counts.
 fn mapped(process: Process, name: &'static str, most: Option<Duration>) -> io::Result<Vec<Arena>> {
-    let (pid, device) = (process.pid, mem::anonymous_device()?);
+    let (pid, device) = (process.pid, memfd::anonymous_device()?);
     let until = most.map(|most| Instant::now() + most);
     let all = aside::of(process, move |pulse| {
         let mut maps = BufReader::new(File::open(format!("/proc/{}/maps", shown_thread(pid)))?);
