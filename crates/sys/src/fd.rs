@@ -364,23 +364,32 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
     result
 }
 
-/// Whether a text, 64 octets at most, is in a file (as in /proc) of any length.
+/// Whether a text, 128 octets at most, is in a file (as in /proc) of any length.
 ///
 /// # Errors
 /// As [`read_file`].
 pub(crate) fn is_in_file(path: &std::ffi::CStr, text: &[u8]) -> Result<bool> {
-    const OVERLAP: usize = 64;
+    after_in_file::<0>(path, text).map(|found| found.is_some())
+}
+
+/// The `N` octets that follow a text in a file (as in /proc) of any length: 128 octets at most with the text.
+///
+/// # Errors
+/// As [`read_file`].
+pub(crate) fn after_in_file<const N: usize>(path: &std::ffi::CStr, text: &[u8]) -> Result<Option<[u8; N]>> {
+    const OVERLAP: usize = 128;
     let mut room = [0u8; 512];
     let _turn = Turn::to_make();
     let file = open_to_read(path)?;
     let (mut at, mut kept) = (0, 0);
     let found = loop {
         match read_at(file, &mut room[kept..], at) {
-            Ok(0) => break Ok(false),
+            Ok(0) => break Ok(None),
             Ok(n) => {
                 let have = kept + n;
-                if room[..have].windows(text.len()).any(|some| some == text) {
-                    break Ok(true);
+                let whole = room[..have].windows(text.len() + N).find(|some| some.starts_with(text));
+                if let Some(behind) = whole.and_then(|some| some.last_chunk()) {
+                    break Ok(Some(*behind));
                 }
                 at += n as u64;
                 kept = have.min(OVERLAP);

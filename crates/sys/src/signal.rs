@@ -1,7 +1,7 @@
 //! Signal handlers of the program: what is installed, and signals that wait for a better moment.
 
 use crate::syscall::{check, syscall};
-use crate::{clock, futex, process, thread};
+use crate::{clock, fd, futex, process, thread};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// `struct kernel_sigaction`.
@@ -102,25 +102,46 @@ impl Drop for Blocked {
     }
 }
 
-/// Waits a moment while one of these signals is pending: what was sent to the process the kernel has chosen another thread for, mostly the first one, which may wait for a processor. Whoever
-/// unblocks it before that one runs gets it instead; there are programs whose first thread sleeps until a signal interrupts it (Python).
+/// Waits while one of these signals is pending that the kernel has chosen the first thread for, which waits for a processor. Whoever unblocks it before that one
+/// runs gets it instead; there are programs whose first thread sleeps until a signal interrupts it (Python).
 fn leave_to_others(signals: u64) {
+    /// How long the first thread may wait for its processor, and where `/proc` does not tell whether it is to get one.
+    const LONGEST: u64 = 1_000_000_000;
+    const UNSEEN: u64 = 2_000_000;
+    const NAPS: [u64; 2] = [50_000, 2_000_000];
     // Those of the C library are sent to a thread.
     let signals = signals & ALL_BUT_INTERNAL;
-    if signals == 0 {
+    if signals == 0 || pending() & signals == 0 || thread::tid() == process::pid() {
         return;
     }
-    const LONGEST: u64 = 2_000_000;
-    const NAP: u64 = 50_000;
-    let asleep = AtomicU32::new(0);
-    let mut until = None;
+    let (asleep, began, mut nap) = (AtomicU32::new(0), clock::monotonic_ns(), NAPS[0]);
     while pending() & signals != 0 {
-        let now = clock::monotonic_ns();
-        if now > *until.get_or_insert(now + LONGEST) {
+        let patience = match is_for_the_first(signals) {
+            Some(true) => LONGEST,
+            Some(false) => return,
+            None => UNSEEN,
+        };
+        if clock::monotonic_ns() - began > patience {
             return;
         }
-        futex::wait(&asleep, 0, NAP);
+        futex::wait(&asleep, 0, nap);
+        nap = (2 * nap).min(NAPS[1]);
     }
+}
+
+/// Whether one of these was sent to the process, and its first thread takes it: the kernel wakes that one wherever it does not block it. `None`: nobody says.
+fn is_for_the_first(signals: u64) -> Option<bool> {
+    const STATUS: &std::ffi::CStr = c"/proc/self/status";
+    let [state] = fd::after_in_file(STATUS, b"\nState:\t").ok()??;
+    // What was sent to the thread, to its process, and what it blocks: a line each.
+    const LINE: usize = 25;
+    let sets: [u8; 2 * LINE + 16] = fd::after_in_file(STATUS, b"\nSigPnd:\t").ok()??;
+    let set =
+        |line: usize| u64::from_str_radix(std::str::from_utf8(&sets[line * LINE..][..16]).ok()?, 16).ok();
+    let (sent, blocks) = (set(1)?, set(2)?);
+    // Programs cannot block those of the C library: where they are blocked all are, for a moment.
+    let is_blocked = blocks & !ALL_BUT_INTERNAL == 0 && sent & signals & !blocks == 0;
+    Some(sent & signals != 0 && !is_blocked && !matches!(state, b'Z' | b'X'))
 }
 
 /// The signals that the calling thread, or the process, would get if it did not block them.
