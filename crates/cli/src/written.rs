@@ -48,6 +48,14 @@ pub fn create(path: &Path, mode: Mode, gives_up: impl Fn() -> bool) -> io::Resul
     }
 }
 
+/// Whether no link of another user's, in a folder to which others may write, leads to what a path names, or nothing of theirs is it.
+///
+/// # Errors
+/// As [`create`].
+pub fn check_way(path: &Path) -> io::Result<()> {
+    Place::of(path).map(drop)
+}
+
 fn is_fifo(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo())
 }

@@ -623,3 +623,24 @@ fn statistics_file_is_made_absolute_and_checked() {
     }
     assert_eq!(fs::read(dir.join("precious")).expect("the file"), b"my notes");
 }
+
+#[test]
+fn no_link_of_another_user_leads_to_a_statistics_file() {
+    let name = "no_link_of_another_user_leads_to_a_statistics_file";
+    let dir = TempDir::new();
+    let (shared, own) = (dir.join("shared"), dir.join("own"));
+    fs::create_dir(&shared).expect("a folder");
+    fs::create_dir(&own).expect("a folder");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).expect("its owner");
+    std::os::unix::fs::symlink("../own", shared.join("link")).expect("a link");
+    let start = || run(["--stats"]).arg(shared.join("link/new")).arg("true").output().expect("bypath starts");
+    assert!(start().status.success() && own.join("new").exists(), "a link of one's own");
+    fs::remove_file(own.join("new")).expect("the file");
+    if std::os::unix::fs::lchown(shared.join("link"), Some(12_345), None).is_err() {
+        return skip(name, "only root can give a link away");
+    }
+    let output = start();
+    let text = stderr(&output);
+    assert!(text.contains("another user's, in a folder to which others may write"), "{text}");
+    assert_eq!((output.status.code(), own.join("new").exists()), (Some(125), false));
+}

@@ -2,8 +2,11 @@
 
 use crate::args::{Cli, Target};
 use crate::output::{self, Failure, Outcome};
-use clap::{CommandFactory, ValueHint};
-use std::path::PathBuf;
+use crate::written;
+use clap::{Command, CommandFactory, ValueHint};
+use clap_mangen::Man;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `bypath man`.
@@ -22,16 +25,27 @@ pub fn run(args: Args) -> Outcome {
     match args.directory {
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(command)
+            Man::new(command)
                 .render(&mut page)
                 .map_err(|e| Failure::new(1, format_args!("cannot make the page: {e}")))?;
             output::write_to(&Target::Stdout, &page)?;
         }
         Some(directory) => {
-            clap_mangen::generate_to(command, &directory).map_err(|e| {
+            write_pages(command, &directory).map_err(|e| {
                 Failure::new(1, format_args!("cannot write man pages to {}: {e}", directory.display()))
             })?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A page of the command, and of each one within it.
+fn write_pages(mut command: Command, directory: &Path) -> io::Result<()> {
+    command.build();
+    for within in command.get_subcommands().filter(|within| !within.is_hide_set()) {
+        write_pages(within.clone().disable_help_subcommand(true), directory)?;
+    }
+    let page = Man::new(command);
+    let file = directory.join(page.get_filename());
+    page.render(&mut written::create(&file, written::USUAL, || false)?)
 }

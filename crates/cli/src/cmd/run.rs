@@ -11,6 +11,7 @@ use crate::config::{self, SettingsError, Source};
 use crate::library::{self, Library, LibraryError};
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity, Obstacle, ProgramError};
+use crate::written;
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC};
 use bypath_sockets::config::{Config, OnUnsupported, SETTINGS, SMALLEST_DESCRIPTOR_LIMIT};
 use bypath_sockets::rules::text;
@@ -265,6 +266,10 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
     if std::fs::symlink_metadata(&path).is_ok_and(|m| is_other(&m)) {
         return Err(no_file());
     }
+    // The library opens it by the same path, in each process.
+    let unwritable =
+        |e: io::Error| wrong(format!("cannot be written: {e}; name a file in a directory of yours"));
+    written::check_way(&path).map_err(unwritable)?;
     // Whatever is there by now: nobody waits for it, and no link is followed.
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
@@ -274,7 +279,7 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
         .create(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|e| wrong(format!("cannot be written: {e}; name a file in a directory of yours")))?;
+        .map_err(unwritable)?;
     let metadata = file.metadata().map_err(|e| wrong(e.to_string()))?;
     if is_other(&metadata) {
         return Err(no_file());

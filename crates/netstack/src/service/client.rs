@@ -25,7 +25,8 @@ use serde_json::{Value, json};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long an answer is waited for (ns).
 const PATIENCE: u64 = 10_000_000_000;
@@ -168,14 +169,32 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// The one whose socket is at this path.
+    /// The one whose socket is at this path, also where so many call at this moment that there is no room in its queue.
     ///
     /// # Errors
     /// [`QueryError`].
     pub fn at(path: &Path) -> Result<Reached, QueryError> {
-        let path = || path.to_owned();
+        const LONGEST: Duration = Duration::from_secs(2);
+        const PAUSE: Duration = Duration::from_millis(1);
+        let until = Instant::now() + LONGEST;
+        loop {
+            match Reached::at_once(path) {
+                Err(QueryError::Failed { errno: libc::EAGAIN, .. }) if Instant::now() < until => {
+                    thread::sleep(PAUSE)
+                }
+                reached => return reached,
+            }
+        }
+    }
+
+    /// The same, but whoever has no room in his queue is not waited for.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn at_once(at: &Path) -> Result<Reached, QueryError> {
+        let path = || at.to_owned();
         let failed = |e: Errno| QueryError::Failed { path: path(), errno: e.raw_os_error() };
-        let socket = place::connect(&path()).map_err(|e| match e {
+        let socket = place::connect(at).map_err(|e| match e {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR | Errno::LOOP | Errno::NOTSOCK => {
                 QueryError::NotThere { path: path() }
             }
@@ -555,6 +574,22 @@ mod tests {
         }
         let header = Header { errno: 0, ..header };
         (Asked { path: PathBuf::from("/here"), socket, header, room: vec![0; MESSAGE] }, service)
+    }
+
+    #[test]
+    fn a_service_in_whose_queue_others_stand_is_reached_when_it_has_taken_them() {
+        let folder = std::env::temp_dir().join(format!("bypath-queue-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("service");
+        let service = seqpacket::bind(&path).unwrap();
+        seqpacket::listen(service.as_fd(), 0).unwrap();
+        let _first = Reached::at_once(&path).expect("room for one");
+        assert!(matches!(Reached::at_once(&path), Err(QueryError::Failed { errno: libc::EAGAIN, .. })));
+        std::thread::scope(|threads| {
+            threads.spawn(|| seqpacket::accept(service.as_fd()).unwrap().expect("the first one"));
+            Reached::at(&path).expect("room again");
+        });
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
