@@ -16,12 +16,13 @@ const TRIES: u32 = 10;
 #[track_caller]
 fn said(place: &str, mode: &str) -> String {
     let places: Vec<String> = place.split(',').map(|place| format!("{place}:0")).collect();
-    static PROGRAMS: [OnceLock<PathBuf>; 4] = [const { OnceLock::new() }; 4];
+    static PROGRAMS: [OnceLock<PathBuf>; 5] = [const { OnceLock::new() }; 5];
     let (at, name) = match mode {
         "forked" | "forked-edge" | "marked" | "passed" | "kept" => (1, "between_others"),
         _ if mode.starts_with("meant-") => (2, "meant"),
         "reused" | "inherited" | "peeked" | "owing" | "elsewhere" | "half" | "half-unseen" | "replaced"
         | "dissolved" | "parted" | "long" => (3, "reused"),
+        "recalled" => (4, "recalled"),
         _ => (0, "between"),
     };
     let build = || programs::compile(name, &[&format!("{name}.c")], &["-Wno-unused-function"]);
@@ -201,4 +202,9 @@ fn bytes_of_both_paths_together_reach_the_low_water_mark() {
 #[test]
 fn what_others_do_to_the_options_of_a_socket_that_they_got_counts() {
     between("to-sleep", "passed");
+}
+
+#[test]
+fn what_is_recalled_comes_in_its_order_to_who_receives_meanwhile() {
+    between("taken-out", "recalled");
 }

@@ -62,6 +62,8 @@ pub struct Inbound {
     pub(super) near: AtomicU32,
     /// What comes by the mailbox is offered (`holders`).
     pub(super) offers: AtomicBool,
+    /// The thread that recalls what is in the mailbox; 0: none does.
+    pub(super) recaller: AtomicU32,
     /// Another program may inherit the socket: what could not be recalled is offered.
     pub(super) is_inheritable: AtomicBool,
     pub(super) looks: AtomicU32,
@@ -106,6 +108,7 @@ impl Default for Inbound {
             lost: AtomicU64::new(0),
             near: AtomicU32::new(0),
             offers: AtomicBool::new(false),
+            recaller: AtomicU32::new(0),
             is_inheritable: AtomicBool::new(false),
             looks: AtomicU32::new(0),
             due: AtomicU32::new(0),

@@ -14,8 +14,8 @@ use bypath_shm::mailbox::{Peeked, Reader, Writer};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_shm::ring::Ring;
-use bypath_sys::{clock, fd, poll, sock, sockdiag, thread};
-use std::sync::atomic::Ordering::*;
+use bypath_sys::{clock, fd, futex, poll, sock, sockdiag, thread};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// So long (ns) a reader waits for a writer that is in its turn, and a writer for a reader that sends again.
 const WAIT_NS: u64 = 20_000_000;
@@ -57,6 +57,45 @@ pub(super) fn wait_for(map: &MailboxMap) -> bool {
         WAITS.spend(since);
     }
     is_recalled
+}
+
+/// How long (ns) a thread waits for another one that recalls, and what it sleeps then: that one needs a processor.
+const RECALL_NS: u64 = 1_000_000_000;
+const NAP_NS: u64 = 50_000;
+
+/// A thread that recalls. No other one takes anything out of the ring meanwhile, nor says that the mailbox has ended: what is on its way to the kernel comes first.
+struct Recalling<'a>(&'a AtomicU32);
+
+impl Recalling<'_> {
+    fn begin(recaller: &AtomicU32) -> Recalling<'_> {
+        let own = thread::tid();
+        while recaller.compare_exchange(0, own, SeqCst, Relaxed).is_err_and(|now| now != own) {
+            wait_for_other(recaller);
+        }
+        Recalling(recaller)
+    }
+}
+
+impl Drop for Recalling<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, SeqCst);
+    }
+}
+
+/// Waits for another thread that recalls, unless it is none of this process (a vfork child's, one of the process that this one was forked from).
+fn wait_for_other(recaller: &AtomicU32) {
+    let until = clock::monotonic_ns() + RECALL_NS;
+    loop {
+        let now = recaller.load(Acquire);
+        if now == 0 {
+            return;
+        }
+        if !thread::is_alive(now) || clock::monotonic_ns() > until {
+            let _ = recaller.compare_exchange(now, 0, SeqCst, Relaxed);
+            return;
+        }
+        futex::wait(recaller, now, NAP_NS);
+    }
 }
 
 /// Who stands in for whom.
@@ -184,11 +223,20 @@ impl Record {
         }
     }
 
+    /// For who found that a thread recalls.
+    #[cold]
+    pub(super) fn wait_for_recaller(&self) {
+        if self.inbound.recaller.load(Relaxed) != thread::tid() {
+            wait_for_other(&self.inbound.recaller);
+        }
+    }
+
     /// What is in the mailbox, which ends, goes to the kernel's queue, as far as it can.
     #[cold]
     pub(super) fn recall(&self, readers: Readers) {
         let _call = Call::enter();
         let Some(map) = self.inbound.mailbox.get() else { return };
+        let _recalling = Recalling::begin(&self.inbound.recaller);
         map.mailbox().recall();
         // Whoever writes from now on sees that, and takes it back.
         if map.mailbox().unread() == 0 {

@@ -281,7 +281,13 @@ impl Record {
         peeks: bool,
     ) -> Result<Taken, Not> {
         for _ in 0..TRIES {
-            let Some(peeked) = reader.peek().map_err(|_| Not::Poisoned)? else { return Err(Not::Empty) };
+            let peeked = reader.peek().map_err(|_| Not::Poisoned)?;
+            // Asked behind that: who finds what follows a record that was sent again finds this, too.
+            if self.inbound.recaller.load(Acquire) != 0 {
+                self.wait_for_recaller();
+                continue;
+            }
+            let Some(peeked) = peeked else { return Err(Not::Empty) };
             let place = peeked.place;
             let is_long = place.head_len() == HEAD_LONG;
             if !is_long && place.head_len() != HEAD {
