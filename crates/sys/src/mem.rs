@@ -158,7 +158,7 @@ impl Mapping {
     /// bytes and atomics, as for [`Mapping::release`].
     ///
     /// # Errors
-    /// As mmap(2); the zeroes stay then, as long as it is memory of a [sealed size](sealed_size). ENOMEM: where there are none.
+    /// As mmap(2); the zeroes stay then, as long as it is memory of a [sealed size](crate::memfd::sealed_size). ENOMEM: where there are none.
     pub fn refill(&self, fd: i32) -> Result<()> {
         self.refill_closed(fd)?;
         self.open().inspect_err(|_| {

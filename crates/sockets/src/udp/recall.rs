@@ -78,7 +78,8 @@ impl Recalling<'_> {
 
 impl Drop for Recalling<'_> {
     fn drop(&mut self) {
-        self.0.store(0, SeqCst);
+        // Unless another one has begun since, who waited for this one too long.
+        let _ = self.0.compare_exchange(thread::tid(), 0, SeqCst, Relaxed);
     }
 }
 
