@@ -71,6 +71,8 @@ pub fn empty_ring_for_others(s: &'static Sock, conn: &'static Conn, reason: Reas
 pub fn wait_for_carriers(whose: impl Fn(i32) -> bool, reason: Reason, call: &Call) {
     let until = clock::monotonic_ns() + FLUSH_FOR_OTHERS_NS;
     loop {
+        // Asked before: one round may take long, and who got room meanwhile is seen by the last one.
+        let is_last = clock::monotonic_ns() >= until;
         let mut full = [PollFd { fd: -1, events: libc::POLLOUT, revents: 0 }; CARRIERS];
         let mut count = 0;
         table::each(|number, entry| {
@@ -88,7 +90,7 @@ pub fn wait_for_carriers(whose: impl Fn(i32) -> bool, reason: Reason, call: &Cal
                 }
             }
         });
-        if count == 0 || clock::monotonic_ns() >= until {
+        if count == 0 || is_last {
             return;
         }
         // More than these have their turn when this is over.

@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|fork|full|stuck|stuck-unseen|stuck-unsent|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|fork|full|beside|stuck|stuck-unseen|stuck-unsent|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -191,7 +191,7 @@ static void forked(void) {
         die("the child");
 }
 
-static volatile int confined;
+static volatile int confined, waited;
 
 // Lets the peer go on once the main thread waits for room in its carrier, or has not done so.
 static void *makes_room(void *arg) {
@@ -204,23 +204,68 @@ static void *makes_room(void *arg) {
         text[n > 0 ? n : 0] = 0;
         waiting = text[0] != 'r' && atoi(text) == SYS_ppoll;
     }
+    waited = 1;
     kill(other, SIGCONT);
     return arg;
 }
 
-// The carrier has no room for what is in the ring when the filter comes.
-static void full(void) {
-    pthread_t t;
+static void fills(void) {
     int small = 4608, status;
     kill(other, SIGSTOP);
     waitpid(other, &status, WUNTRACED);
     order('r', 60000);
     give(60000, 0);
     set_unseen(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+}
+
+// The carrier has no room for what is in the ring when the filter comes.
+static void full(void) {
+    pthread_t t;
+    fills();
     pthread_create(&t, NULL, makes_room, NULL);
     CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask);
     confined = 1;
     pthread_join(t, NULL);
+    done();
+    exchange();
+}
+
+static int first; // the connection that was there before the one that is served so slowly
+
+// In the middle of sending what one carrier takes: the other one has room from now on, and the time to wait for it is over.
+static void takes_long(int signal) {
+    int large = 1 << 20;
+    (void)signal;
+    if (!waited || !first)
+        return;
+    if (set_unseen(first, SOL_SOCKET, SO_SNDBUF, &large, sizeof large))
+        die("a larger buffer");
+    first = 0;
+    for (int i = 0; i < 22; i++)
+        usleep(100000);
+}
+
+// Two carriers have no room for what is in their rings when the filter comes.
+static void beside(void) {
+    pthread_t t;
+    fills();
+    int one = s, its_control = control, status;
+    pid_t its_other = other;
+    uint64_t to_one = sent, from_one = received;
+    sent = received = 0;
+    connection();
+    warm_up();
+    fills();
+    first = one;
+    signal(SIGUSR2, takes_long);
+    pthread_create(&t, NULL, makes_room, NULL);
+    CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask, SYS_kill);
+    confined = 1;
+    pthread_join(t, NULL);
+    kill(other, SIGKILL);
+    wait4(other, &status, 0, NULL);
+    s = one, control = its_control, other = its_other, sent = to_one, received = from_one;
+    kill(other, SIGCONT);
     done();
     exchange();
 }
@@ -297,7 +342,7 @@ static void listener(void) {
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
-    narrow = !strcmp(how, "full") || !strncmp(how, "stuck", 5) ? 10000 : 0;
+    narrow = !strcmp(how, "full") || !strcmp(how, "beside") || !strncmp(how, "stuck", 5) ? 10000 : 0;
     connection();
     warm_up();
     if (!strcmp(how, "prctl") || !strcmp(how, "number")) {
@@ -336,6 +381,8 @@ int main(int argc, char **argv) {
         forked();
     } else if (!strcmp(how, "full")) {
         full();
+    } else if (!strcmp(how, "beside")) {
+        beside();
     } else if (!strncmp(how, "stuck", 5)) {
         stuck(how + 5);
     } else if (!strcmp(how, "listener")) {

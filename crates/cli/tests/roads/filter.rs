@@ -87,6 +87,18 @@ fn what_finds_no_room_is_waited_for() {
     }
 }
 
+/// Sending again what was in another one's ring may take as long as whoever has that makes it take.
+#[test]
+fn what_got_room_while_another_was_served_is_sent() {
+    if confined("failing").is_none() {
+        return;
+    }
+    let slow =
+        [("BYPATH_TEST_NARROW", "1"), ("BYPATH_TEST_RAISE", "mid-flush:0"), ("BYPATH_TEST_DEFER", "0")];
+    let ran = same(program(), &["beside"], &slow);
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 2, "{}", ran.complaints);
+}
+
 /// What is in a ring goes to the carrier before that has a smaller buffer, or to a wider one.
 #[test]
 fn who_is_not_read_any_more_lives_on() {
