@@ -511,27 +511,41 @@ pub fn forget_sleep_on(place: u32) {
     }
 }
 
-/// Waits up to `patience` ns until every other thread has left its call; those that sleep are woken.
+/// Longest wait of [`turn_out`] for a thread that is inside a call, does not sleep there, and gets nowhere: one that a signal handler left by longjmp,
+/// which the library did not see run.
+const STUCK_NS: u64 = 10_000_000_000;
+
+/// Waits until every other thread has left its call: the calls that wake a peer, for one, may be its death under a filter. Those that sleep are woken, and given
+/// `patience` ns. Who is held up in the middle, for want of a processor, or because a peer takes the page away that it touches, is waited for as long as that takes.
 pub fn turn_out(patience: u64) {
     let me = MINE.get();
-    let until = clock::monotonic_ns().saturating_add(patience);
+    let begun = clock::monotonic_ns();
+    // When a thread was last seen held by memory.
+    let mut held = begun;
     let others = || {
         let records = (0..USED.load(Acquire)).filter_map(record);
         records.filter(|r| r.in_use.load(Acquire) && !me.is_some_and(|m| std::ptr::eq(m, *r)))
     };
     loop {
+        let now = clock::monotonic_ns();
+        let is_late = now - begun > patience;
         let mut left = 0;
         for r in others() {
             let asleep = r.asleep.load(SeqCst);
             if asleep {
                 r.wake();
+                left += usize::from(!is_late);
+            } else if r.depth.load(Acquire) != 0 {
+                if is_late && process::is_held(r.tid.load(Relaxed)) {
+                    held = now;
+                }
+                left += usize::from(now - held <= STUCK_NS);
             }
-            left += usize::from(asleep || r.depth.load(Acquire) != 0);
         }
-        if left == 0 || clock::monotonic_ns() > until {
+        if left == 0 {
             return;
         }
-        futex::wait(&AtomicU32::new(0), 0, 100_000);
+        futex::wait(&AtomicU32::new(0), 0, if is_late { 5_000_000 } else { 100_000 });
     }
 }
 

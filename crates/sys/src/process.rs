@@ -193,11 +193,19 @@ pub fn is_at_work(pid: u32, tid: u32) -> Option<bool> {
     status(tid).map(|s| s.process == pid && s.is_at_work)
 }
 
+/// Whether thread `tid` of the calling process waits for what no signal ends: a disk, or a page of shared memory that somebody takes out just then. False where
+/// `/proc` does not tell.
+pub fn is_held(tid: u32) -> bool {
+    status(tid).is_some_and(|s| s.process == pid() && s.is_held)
+}
+
 /// Of /proc/PID/status: what does not wait for a process that executes a program. Whoever asks for its other files does, until its old memory is
 /// freed and its close-on-exec files are closed, which take as long as it likes.
 struct Status {
     is_stopped: bool,
     is_at_work: bool,
+    /// It waits, and no signal ends that.
+    is_held: bool,
     /// The thread has ended. Others of its process may go on.
     is_over: bool,
     process: u32,
@@ -222,8 +230,9 @@ impl Status {
         let process = std::str::from_utf8(line(b"Tgid:\t")?).ok()?.trim().parse().ok()?;
         let is_stopped = matches!(state, b'T' | b't');
         let is_at_work = is_stopped || matches!(state, b'R' | b'D');
+        let is_held = *state == b'D';
         let is_over = matches!(state, b'Z' | b'X');
-        Some(Status { is_stopped, is_at_work, is_over, process, users: [user()?, user()?] })
+        Some(Status { is_stopped, is_at_work, is_held, is_over, process, users: [user()?, user()?] })
     }
 }
 

@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|fork|full|beside|stuck|stuck-unseen|stuck-unsent|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -22,8 +22,10 @@
 
 static void say(const char *what) { put_all(1, what, strlen(what)); }
 
-// What every sandbox needs, and what each test adds.
+// What every sandbox needs (but one that writes no more), and what each test adds.
 static const int basic[] = {SYS_read, SYS_write, SYS_close, SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_wait4};
+
+static int writes_no_more;
 
 static struct sock_fprog filter(const int *more, int n) {
     static struct sock_filter code[80];
@@ -31,6 +33,8 @@ static struct sock_fprog filter(const int *more, int n) {
     code[k++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < (int)(sizeof basic / sizeof *basic) + n; i++) {
         int number = i < n ? more[i] : basic[i - n];
+        if (number == SYS_write && writes_no_more)
+            continue;
         code[k++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
         code[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }
@@ -176,6 +180,56 @@ static void threads(void) {
         die("poll in a thread");
     take(100, 0);
     exchange();
+}
+
+static volatile pid_t slow_one;
+static volatile int in_the_middle, goes_on, has_read;
+
+// In the middle of a receive, for longer than who sleeps is waited for.
+static void dawdles(int signal) {
+    (void)signal;
+    if (in_the_middle || gettid() != slow_one)
+        return;
+    in_the_middle = 1;
+    for (int i = 0; i < 5; i++)
+        usleep(100000);
+    goes_on = 1;
+}
+
+static void *slow_reader(void *arg) {
+    slow_one = gettid();
+    take(900000, 0);
+    has_read = 1;
+    return arg;
+}
+
+// A thread is in the middle of a receive when another one confines them all. Its peer waits for room, and does not hear that its ring is taken back: so it is
+// to be woken, for which a program that writes no more has no call.
+static void slow(void) {
+    pthread_t t;
+    int status;
+    order('s', 900000);
+    pthread_create(&t, NULL, slow_reader, NULL);
+    // On the kernel nothing stands in the middle.
+    while (!slow_one || (!in_the_middle && getenv("LD_PRELOAD")))
+        usleep(1000);
+    usleep(3000);
+    kill(other, SIGSTOP);
+    waitpid(other, &status, WUNTRACED);
+    say("confined\n");
+    writes_no_more = 1;
+    // Those of the thread's end, and of the test's own signal and nap.
+    CONFINE(1, SECCOMP_FILTER_FLAG_TSYNC, SYS_kill, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask, SYS_restart_syscall,
+            SYS_getpid, SYS_gettid, SYS_tgkill, SYS_clock_nanosleep);
+    while (in_the_middle && !goes_on)
+        usleep(1000);
+    usleep(100000);
+    kill(other, SIGCONT);
+    while (!has_read)
+        usleep(1000);
+    done();
+    kill(other, SIGKILL);
+    _exit(0);
 }
 
 static void forked(void) {
@@ -343,6 +397,8 @@ static void listener(void) {
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     narrow = !strcmp(how, "full") || !strcmp(how, "beside") || !strncmp(how, "stuck", 5) ? 10000 : 0;
+    if (!strcmp(how, "slow"))
+        signal(SIGUSR2, dawdles);
     connection();
     warm_up();
     if (!strcmp(how, "prctl") || !strcmp(how, "number")) {
@@ -377,6 +433,8 @@ int main(int argc, char **argv) {
         epolled(EPOLLET);
     } else if (!strcmp(how, "threads")) {
         threads();
+    } else if (!strcmp(how, "slow")) {
+        slow();
     } else if (!strcmp(how, "fork")) {
         forked();
     } else if (!strcmp(how, "full")) {

@@ -70,6 +70,17 @@ fn threads_that_sleep_on_rings_make_their_own_calls() {
     }
 }
 
+/// A peer takes the page away that a thread touches, or it has no processor: it leaves its call before the filter comes.
+#[test]
+fn who_is_in_the_middle_of_a_call_is_waited_for() {
+    if confined("failing").is_none() {
+        return;
+    }
+    let slow = [("BYPATH_TEST_RAISE", "copied-out:0"), ("BYPATH_TEST_DEFER", "0")];
+    let ran = same(program(), &["slow"], &slow);
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+}
+
 #[test]
 fn a_confined_process_forks() {
     went_home("fork");
