@@ -537,6 +537,11 @@ mod tests {
         for (state, works) in [("S", false), ("D", true), ("t", true), ("I", false), ("Z", false)] {
             assert_eq!(at_work(state).map(|s| s.2), Some(works), "{state}");
         }
+        for (state, held) in [("R (running)", false), ("S", false), ("D (disk sleep)", true), ("t", false)] {
+            let text = format!("State:\t{state}\nTgid:\t7\nUid:\t0\t0\n");
+            assert_eq!(Status::parse(text.as_bytes()).map(|s| s.is_held), Some(held), "{state}");
+        }
+        assert!(!is_held(crate::thread::tid()), "it runs");
         for other in [
             &b""[..],
             b"State:\t",
