@@ -40,12 +40,29 @@ pub fn empty_ring(s: &'static Sock, conn: &'static Conn, reason: Reason, call: &
     if s.end().w.path.load(Acquire) != wpath::FLUSH {
         return;
     }
-    let restore = carrier::of(s).widen(s, 2 * conn.tx.size());
+    let carrier = carrier::of(s);
+    let restore = carrier.widen(s, 2 * conn.tx.size());
     recall_outgoing(s, conn, reason, call);
-    if let Some(size) = restore {
-        carrier::of(s).narrow(s, size);
+    if let Some(mut size) = restore {
+        // As often as it helps; what says so is shared with siblings.
+        for _ in 0..STEPS + conn.tx.size() / STEP {
+            let at = s.end().w.flush.load(Relaxed);
+            if s.end().w.path.load(Acquire) != wpath::FLUSH || !carrier.press(s, &mut size) {
+                break;
+            }
+            recall_outgoing(s, conn, reason, call);
+            if s.end().w.flush.load(Relaxed) == at {
+                break;
+            }
+        }
+        carrier.narrow(s, size);
     }
 }
+
+/// A carrier that is pressed ([`carrier::Backend::press`]) takes at least so much at once, but for a remainder now and then.
+const STEP: u64 = 4096;
+/// Steps beside those.
+const STEPS: u64 = 16;
 
 /// As [`empty_ring`], where somebody else writes to the carrier next, or nobody of this process will: one that cannot take
 /// all bytes at once is given some time.

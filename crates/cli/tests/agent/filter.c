@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -272,6 +272,13 @@ static void fills(void) {
     set_unseen(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
 }
 
+static void *reads_late(void *arg) {
+    for (int i = 0; i < 30; i++)
+        usleep(100000);
+    kill(other, SIGCONT);
+    return arg;
+}
+
 // The carrier has no room for what is in the ring when the filter comes.
 static void full(void) {
     pthread_t t;
@@ -365,6 +372,44 @@ static void stuck(const char *what) {
     syscall(SYS_exit, 0);
 }
 
+// Whoever lives longest gives the host's TCP its memory back: at a word by the pipe, or at its end.
+static int starve(void) {
+    char before[64] = "", word;
+    int limits = open("/proc/sys/net/ipv4/tcp_mem", O_RDWR | O_CLOEXEC), ends[2];
+    ssize_t n = read(limits, before, sizeof before);
+    if (n <= 0 || pipe(ends))
+        die("tcp_mem");
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        while (read(ends[0], &word, 1) < 0 && errno == EINTR)
+            ;
+        _exit(pwrite(limits, before, n, 0) != n);
+    }
+    close(ends[0]);
+    if (pwrite(limits, "1 1 1", 5, 0) != 5)
+        die("less of tcp_mem");
+    close(limits);
+    return ends[1];
+}
+
+// The host has no memory left for TCP when the filter comes, and nobody reads for longer than is waited for.
+static void starved(void) {
+    pthread_t t;
+    int status;
+    kill(other, SIGSTOP);
+    waitpid(other, &status, WUNTRACED);
+    order('r', 200000);
+    give(200000, 0);
+    int fed = starve();
+    pthread_create(&t, NULL, reads_late, NULL);
+    CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask, SYS_clock_nanosleep, SYS_kill);
+    pthread_join(t, NULL);
+    close(fed);
+    done();
+    exchange();
+}
+
 // What comes after the filter is not followed.
 static void listener(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -443,6 +488,8 @@ int main(int argc, char **argv) {
         beside();
     } else if (!strncmp(how, "stuck", 5)) {
         stuck(how + 5);
+    } else if (!strcmp(how, "starved")) {
+        starved();
     } else if (!strcmp(how, "listener")) {
         listener();
     } else {

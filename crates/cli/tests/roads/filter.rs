@@ -119,6 +119,21 @@ fn who_is_not_read_any_more_lives_on() {
     }
 }
 
+/// What is in a ring finds a place in the carrier also where the host's TCP has no memory left.
+#[test]
+fn what_the_host_has_no_memory_for_is_sent() {
+    let name = "roads::filter::what_the_host_has_no_memory_for_is_sent";
+    if std::env::var_os("BYPATH_TEST_TCP_MEM").is_none_or(|v| v != "1") {
+        skip(
+            name,
+            "it takes memory from all TCP connections of the host, some seconds long (BYPATH_TEST_TCP_MEM=1 allows it)",
+        );
+        return;
+    }
+    let Some(ran) = went_home("starved") else { return };
+    assert_eq!(ran.recalled(Reason::SmallBuffer), 0, "{}", ran.complaints);
+}
+
 #[test]
 fn a_connection_that_cannot_go_back_is_reset_and_its_process_lives_on() {
     if confined("failing").is_none() {

@@ -133,6 +133,18 @@ pub trait Backend: Sync {
         (before.size.is_some() || unsent.is_some()).then_some(before)
     }
 
+    /// Lets a carrier that was widened take one piece more although the host has no memory left for TCP (`tcp_mem`), nor its control group.
+    /// The kernel refuses what would not fill the buffer then, and gives what goes past its end (`__sk_mem_raise_allocated` in
+    /// net/core/sock.c): so that is just behind what is queued. False if it cannot be there.
+    fn press(&self, s: &Sock, before: &mut Buffer) -> bool {
+        let size = sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF);
+        let queued = sock::send_memory(s.carrier()).map(i32::try_from);
+        let (Ok(size), Ok(Ok(queued @ 1..))) = (size, queued) else { return false };
+        before.size.get_or_insert(size);
+        // The kernel doubles it.
+        set_buffer(s, libc::SO_SNDBUFFORCE, queued / 2 + 1) || set_buffer(s, libc::SO_SNDBUF, queued / 2 + 1)
+    }
+
     /// The buffer is again as the program made it; what is in it stays.
     fn narrow(&self, s: &Sock, before: Buffer) {
         if let Some(unsent) = before.unsent {
