@@ -38,19 +38,22 @@ hook! {
 
     /// `epoll_wait()`.
     fn epoll_wait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int, raw Some(libc::SYS_epoll_wait);
-    only hook::is_followed(epfd); {
+    only hook::is_followed(epfd) || hook::is_sealed(); {
         wait(epfd, events, count, memory::milliseconds(timeout), 0, || real(epfd, events, count, timeout))
     }
 
     /// `epoll_pwait()`.
     fn epoll_pwait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int, raw None;
-    only hook::is_followed(epfd); {
+    only hook::is_followed(epfd) || hook::is_sealed(); {
         wait(epfd, events, count, memory::milliseconds(timeout), mask as usize, || real(epfd, events, count, timeout, mask))
     }
 
     /// `epoll_pwait2()`.
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None;
-    only hook::is_followed(epfd); {
+    only hook::is_followed(epfd) || hook::is_sealed(); {
+        if hook::is_sealed() {
+            return sealed_wait(events, timeout.is_null(), || real(epfd, events, count, timeout, mask));
+        }
         let Ok(limit) = memory::nanoseconds(timeout) else { return real(epfd, events, count, timeout, mask) };
         wait(epfd, events, count, limit, mask as usize, || real(epfd, events, count, timeout, mask))
     }
@@ -77,6 +80,9 @@ fn wait(
     const MAX: usize = i32::MAX as usize / size_of::<epoll_event>();
     /// Most events of one answer here: the rest of a large array is neither looked at nor needed.
     const AT_ONCE: usize = 512;
+    if hook::is_sealed() {
+        return sealed_wait(events, limit.is_none(), real);
+    }
     let _waiting = kept(hook::mail::rest);
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 || count > MAX || !hook::is_followed(epfd) {
@@ -124,15 +130,37 @@ fn serve(
         }
         // The program's array may be longer than what was offered to the engine.
         let stored = usize::try_from(ret).unwrap_or(0);
-        let own = match memory::slice_mut(events, stored) {
-            Some(stored) if !stored.is_empty() => kept(|| hook::epoll_done(epfd, stored)),
-            _ => return ret,
-        };
+        let own =
+            match if hook::is_sealed() { told(events, stored) } else { memory::slice_mut(events, stored) } {
+                Some(stored) if !stored.is_empty() => kept(|| hook::epoll_done(epfd, stored)),
+                _ => return ret,
+            };
         if own > 0 {
             return own as c_int;
         }
         if let (Some(left), Some(began)) = (&mut left, began) {
             *left = left.saturating_sub(clock::monotonic_ns().saturating_sub(began));
+        }
+    }
+}
+
+/// What the kernel has just stored.
+fn told<'a>(events: *mut EpollEvent, count: usize) -> Option<&'a mut [EpollEvent]> {
+    // SAFETY: the kernel has written these values there, and the program leaves them to the call until it returns.
+    (count > 0 && events.is_aligned()).then(|| unsafe { std::slice::from_raw_parts_mut(events, count) })
+}
+
+/// A wait of a process that is not followed any more: bells that are still in the kernel's set are not told of. One that waits no longer than the program has
+/// said may end early by one; for how long it has waited nobody is asked, as that may be a system call.
+#[cold]
+pub(crate) fn sealed_wait(events: *mut epoll_event, is_endless: bool, real: impl Fn() -> c_int) -> c_int {
+    loop {
+        let ret = real();
+        let stored = usize::try_from(ret).unwrap_or(0);
+        let Some(stored) = told(events.cast::<EpollEvent>(), stored) else { return ret };
+        let own = hook::epoll_without_bells(stored);
+        if own > 0 || !is_endless {
+            return own as c_int;
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::datagrams::{self, Beside};
 use crate::errno::{answer, fail, is_still, still};
 use crate::memory;
 use crate::real::hook;
-use crate::served::{received, received_flagged, sent};
+use crate::served::{is_part, received, received_flagged, sent, with_the_rest};
 use crate::udp;
 use bypath_sockets::hook::{self, MeantAll, Reason, Verdict, served};
 use bypath_sys::user::{IoVec, UserVec};
@@ -123,7 +123,7 @@ hook! {
         if let Some(n) = datagram_out(fd, &iov, 0, || real(fd, buf, len)) {
             return n;
         }
-        sent(fd, hook::send(fd, user(&iov), 0), &iov, 0, || real(fd, buf, len))
+        sent(fd, hook::send(fd, user(&iov), 0), &iov, 0, || real(fd, buf, len), |rest| real(fd, rest[0].base as _, rest[0].len))
     }
 
     /// `readv()`.
@@ -147,7 +147,9 @@ hook! {
         match memory::iovecs(iov, count as usize) {
             Some(v) if v.iter().any(|e| e.len != 0) => match datagram_out(fd, v, 0, || real(fd, iov, count)) {
                 Some(n) => n,
-                None => sent(fd, hook::send(fd, user(v), 0), v, 0, || real(fd, iov, count)),
+                None => sent(fd, hook::send(fd, user(v), 0), v, 0, || real(fd, iov, count), |rest| {
+                    real(fd, rest.as_ptr().cast(), rest.len() as c_int)
+                }),
             },
             // Nothing to write: the socket is not asked, not even whether it may be written to.
             Some(_) => real(fd, iov, count),
@@ -190,7 +192,9 @@ hook! {
                 if let Some(n) = datagram_out(fd, v, how, || real(fd, iov, count, offset, flags)) {
                     return n;
                 }
-                return sent(fd, hook::send(fd, user(v), how), v, how, || real(fd, iov, count, offset, flags));
+                return sent(fd, hook::send(fd, user(v), how), v, how, || real(fd, iov, count, offset, flags), |rest| {
+                    real(fd, rest.as_ptr().cast(), rest.len() as c_int, offset, flags)
+                });
             }
             let holds = if list.is_some() { to_kernel(fd) } else { unless_refused(fd, iov) };
             if !holds {
@@ -211,7 +215,17 @@ hook! {
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             return if urgent(fd) { real(fd, buf, len, flags) } else { -1 };
         }
-        received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
+        let verdict = hook::recv(fd, user(&iov), flags);
+        if let Verdict::Done(moved) = verdict
+            && flags & libc::MSG_WAITALL != 0
+            && is_part(moved, &iov)
+            && hook::lacks_the_rest()
+        {
+            return with_the_rest(&iov, moved.result().unwrap_or(0), |rest| {
+                real(fd, rest[0].base as _, rest[0].len, flags)
+            });
+        }
+        received_flagged(fd, verdict, len, flags, || real(fd, buf, len, flags))
     }
 
     /// `recv()` with the buffer's size known to the compiler.
@@ -236,7 +250,9 @@ hook! {
         if let Some(refused) = crate::served::fast_open(fd, flags, std::ptr::null(), 0) {
             return refused;
         }
-        sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags))
+        sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags), |rest| {
+            real(fd, rest[0].base as _, rest[0].len, flags)
+        })
     }
 
     /// `sendfile()`: a file goes into a ring in pieces. Else the kernel moves the bytes, after those that are in the ring.

@@ -1,6 +1,7 @@
 //! Arguments in the program's memory. The kernel answers EFAULT for an address that cannot be accessed; code in the
 //! same process would crash, so nothing is touched here before the kernel was asked whether it can be.
 
+use bypath_sockets::hook;
 use bypath_sys::page::{Access, Pages};
 use bypath_sys::user::{IoVec, in_user_space};
 use libc::{c_int, msghdr, timespec};
@@ -60,6 +61,22 @@ pub(crate) fn write<T: Copy>(p: *mut T, value: T) -> bool {
         unsafe { p.write_unaligned(value) };
     }
     ok
+}
+
+/// As [`read`], where the C library, too, reads what it is given: once the kernel is asked nothing more, this does so.
+pub(crate) fn trusted_read<T: Copy>(p: *const T) -> Option<T> {
+    // SAFETY: the contract of the C function that the program has called.
+    if hook::is_sealed() && !p.is_null() { Some(unsafe { p.read_unaligned() }) } else { read(p) }
+}
+
+/// As [`write`], where the C library writes.
+pub(crate) fn trusted_write<T: Copy>(p: *mut T, value: T) {
+    if hook::is_sealed() && !p.is_null() {
+        // SAFETY: the contract of the C function that the program has called.
+        unsafe { p.write_unaligned(value) };
+    } else {
+        write(p, value);
+    }
 }
 
 /// The program's array of `count` values as a slice; `None` if it cannot be one (then the kernel must answer).

@@ -101,7 +101,14 @@ hook! {
             return real(fd, buf, len, flags, address, address_len);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags, address, address_len))
+        sent(
+            fd,
+            hook::send(fd, user(&iov), flags),
+            &iov,
+            flags,
+            || real(fd, buf, len, flags, address, address_len),
+            |rest| real(fd, rest[0].base as _, rest[0].len, flags, address, address_len),
+        )
     }
 
     /// `sendmsg()`.
@@ -317,7 +324,11 @@ fn send_message(
         None => hook::send(fd, user(iov), flags),
         Some(handlers) => hook::send_rest(fd, user(iov), flags, handlers),
     };
-    sent(fd, verdict, iov, flags, real)
+    sent(fd, verdict, iov, flags, real, |rest| {
+        let mut m = crate::served::header(rest.as_ptr().cast(), rest.len());
+        // SAFETY: the program's own octets, and nothing beside them.
+        unsafe { crate::served::message::<{ crate::real::index("sendmsg") }>(fd, &raw mut m, flags) }
+    })
 }
 
 /// The kernel cuts a header's address length instead of refusing it, unless it is negative.
@@ -447,6 +458,10 @@ fn send_messages(fd: c_int, all: &mut [mmsghdr], flags: c_int) -> c_int {
     for (i, m) in all.iter_mut().enumerate() {
         let header = &raw const m.msg_hdr;
         let Some(fd) = (if i == 0 { Some(fd) } else { parts.next() }) else { return i as c_int };
+        if i > 0 && hook::is_sealed() {
+            // The others are sent by the program's next call: this one's number may be the only one that it may use.
+            return i as c_int;
+        }
         let rest_since = (i > 0).then_some(handlers);
         let n = send_message(fd, header, flags, rest_since, || {
             parts.hold();

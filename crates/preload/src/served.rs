@@ -6,7 +6,7 @@
 use crate::errno::{self, answer, fail, kept};
 use crate::memory;
 use crate::real::{cancellable, index, load};
-use bypath_sockets::hook::{self, Cold, SocketName, Verdict, served};
+use bypath_sockets::hook::{self, Cold, Moved, SocketName, Verdict, served};
 use bypath_sys::Errno;
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_void, cmsghdr, iovec, msghdr, size_t, sockaddr, socklen_t};
@@ -38,7 +38,7 @@ pub(crate) fn header(iov: *const iovec, count: usize) -> msghdr {
     m
 }
 
-/// Carries out a verdict on a call that sends `iov`; `real` is the program's own call.
+/// Carries out a verdict on a call that sends `iov`; `real` is the program's own call, and `rest` one of the same kind for what is left of it.
 #[inline]
 pub(crate) fn sent(
     fd: c_int,
@@ -46,8 +46,12 @@ pub(crate) fn sent(
     iov: &[IoVec],
     flags: c_int,
     real: impl FnOnce() -> isize,
+    rest: impl FnOnce(&[IoVec]) -> isize,
 ) -> isize {
     match verdict {
+        Verdict::Done(moved) if is_part(moved, iov) && hook::lacks_the_rest() => {
+            with_the_rest(iov, moved.result().unwrap_or(0), rest)
+        }
         Verdict::Served => send(fd, iov, flags),
         Verdict::ServedKernel(cold) => reported(cold, || send(fd, iov, flags)),
         Verdict::Done(moved) if moved.is(Errno::PIPE) && hook::serves() && served::is_served(fd) => {
@@ -55,6 +59,33 @@ pub(crate) fn sent(
         }
         verdict => crate::io::settle(verdict, real),
     }
+}
+
+/// Whether it may be less than there is.
+#[inline]
+pub(crate) fn is_part(moved: Moved, iov: &[IoVec]) -> bool {
+    moved.is_some() && !matches!(iov, [one] if moved == Moved::octets(one.len))
+}
+
+/// The call goes on behind the first `done` octets, which were moved, by the program's own call. More elements than fit here are left to its next one.
+#[cold]
+#[inline(never)]
+pub(crate) fn with_the_rest(iov: &[IoVec], done: usize, rest: impl FnOnce(&[IoVec]) -> isize) -> isize {
+    let mut left = [IoVec { base: 0, len: 0 }; 64];
+    let (mut before, mut n) = (done, 0);
+    for element in iov {
+        let skipped = before.min(element.len);
+        before -= skipped;
+        if skipped < element.len && n < left.len() {
+            left[n] = IoVec { base: element.base + skipped, len: element.len - skipped };
+            n += 1;
+        }
+    }
+    if n == 0 {
+        return done as isize;
+    }
+    // An error is the next call's.
+    done as isize + rest(&left[..n]).max(0)
 }
 
 /// Carries out a verdict on a call that receives; `real` is the program's own call.
@@ -78,7 +109,7 @@ pub(crate) fn reported(cold: Cold, call: impl FnOnce() -> isize) -> isize {
 /// A send with a control message or a flag that a connection of the stack has no use for.
 pub(crate) fn send_plainly(fd: c_int, iov: &[IoVec], flags: c_int) -> isize {
     let verdict = hook::send(fd, crate::io::user(iov), flags & !libc::MSG_FASTOPEN);
-    sent(fd, verdict, iov, flags, || send(fd, iov, flags))
+    sent(fd, verdict, iov, flags, || send(fd, iov, flags), |rest| send(fd, rest, flags))
 }
 
 /// As [`received`], of a call with flags for a message and room for `len` octets.

@@ -80,6 +80,7 @@ unsafe fn arrived(side: usize, signal: c_int, info: *mut siginfo_t, context: *mu
     }
     let handler = h.sides[side].handler.load(Acquire);
     if handler > libc::SIG_IGN {
+        let _interrupted = hook::signal_runs();
         // SAFETY: the program said that this is a handler. The kernel passes all three arguments whether SA_SIGINFO is
         // set or not, and so do we.
         unsafe {
@@ -148,7 +149,7 @@ hook! {
         let (ret, before) = if action.is_null() {
             (real(signal, action, found.as_mut_ptr()), h.sides[newest as usize].handler.load(Relaxed))
         } else {
-            let Some(mut wanted) = memory::read(action) else { return fail(libc::EFAULT) };
+            let Some(mut wanted) = memory::trusted_read(action) else { return fail(libc::EFAULT) };
             let flags = wanted.sa_flags;
             replacing(signal, wanted.sa_sigaction, flags, |handler| {
                 wanted.sa_sigaction = handler;
@@ -163,7 +164,7 @@ hook! {
             // SAFETY: plain integers, zeroed and then filled by the real function.
             let mut found = unsafe { found.assume_init() };
             found.sa_sigaction = told(found.sa_sigaction, before);
-            memory::write(old, found);
+            memory::trusted_write(old, found);
         }
         0
     }

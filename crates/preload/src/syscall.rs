@@ -164,7 +164,13 @@ extern "C" fn is_fork(number: c_long, a: usize, b: usize) -> bool {
         (a, b)
     } else {
         let words = if b < SHORTEST { None } else { memory::read(a as *const [usize; SHORTEST / 8]) };
-        let Some([flags, _, _, _, _, stack, ..]) = words else { return false };
+        let Some([flags, _, _, _, _, stack, ..]) = words else {
+            if hook::is_sealed() {
+                // The kernel is asked nothing here any more, and it may be one.
+                hook::spread_everything();
+            }
+            return false;
+        };
         (flags, stack)
     };
     child::cloning(flags as c_int);
@@ -202,7 +208,16 @@ unsafe fn followed(
         if matches!(number, libc::SYS_execve | libc::SYS_execveat | libc::SYS_sendmsg | libc::SYS_sendmmsg) {
             hook::spread_everything();
         }
-        return real(number, all);
+        if matches!(number, libc::SYS_seccomp | libc::SYS_prctl | libc::SYS_unshare | libc::SYS_close_range) {
+            // Another thread may not be done with it yet.
+            errno::kept(hook::seal_end);
+        }
+        let is_endless = match number {
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => (d as c_int) < 0,
+            libc::SYS_epoll_pwait2 => d == 0,
+            _ => return real(number, all),
+        };
+        return epoll::sealed_wait(b as _, is_endless, || real(number, all) as c_int).into();
     }
     // SAFETY: each arm calls the function whose system call has this number, with the program's arguments.
     unsafe {

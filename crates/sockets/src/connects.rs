@@ -1,7 +1,7 @@
 //! connect(): a socket's first connection, the end of one, and another one behind it.
 
 use crate::table::{self, Entry, Sock, flag};
-use crate::thread::Call;
+use crate::thread::{Busy, Call};
 use crate::{carrier, cut, epoll, flush, guard, life, state, switch, udp};
 use bypath_shm::direction::ask;
 use bypath_shm::family::Addr;
@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::*;
 
 /// connect() on a socket: its first one, or (`dissolves`: to AF_UNSPEC) the end of a connection. Else a connected one stays so, which is what the kernel will say.
 pub fn begin(fd: i32, dissolves: bool) {
+    let _busy = Busy::begin();
     udp::connect_begin(fd);
     let Some(s) = table::sock(fd) else { return };
     // What the library has dissolved already (`cut`) is another connection afterwards.
@@ -25,6 +26,7 @@ pub fn begin(fd: i32, dissolves: bool) {
 
 /// After it; `begun`: it is connected now, or about to be.
 pub fn end(fd: i32, begun: bool) {
+    let _busy = Busy::begin();
     udp::connect_end(fd);
     // Dissolved by a call that nobody saw, or by `cut`.
     if begun

@@ -5,6 +5,7 @@
 use crate::fault;
 use crate::flush;
 use crate::others;
+use crate::state;
 use crate::switch;
 use crate::table::{self, Sock};
 use crate::thread::Call;
@@ -30,7 +31,7 @@ pub fn published() {
 /// Whether [`before_read`] has anything to look at: one load.
 #[inline]
 pub fn is_due() -> bool {
-    DIRTY.load(Relaxed)
+    DIRTY.load(Relaxed) && !state::is_sealed()
 }
 
 /// Nothing is followed any more.

@@ -3,8 +3,10 @@
 use crate::lock::{Away, Held};
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, flag};
-use crate::thread::{self, Record};
-use crate::{epoll, heir, kept, later, leaving, life, peer, rendezvous, service, siblings, switch, udp};
+use crate::thread::{self, Busy, Record};
+use crate::{
+    epoll, heir, kept, later, leaving, life, peer, rendezvous, sealed, service, siblings, switch, udp,
+};
 use bypath_shm::reason::Reason;
 use bypath_sys::turn::Replacing;
 use bypath_sys::{fd, mem};
@@ -106,7 +108,10 @@ pub struct Forked {
 impl Forked {
     /// `child` is the pid, or -1 if there is none.
     pub fn is(self, child: i32) {
-        let (Some(birth), Some(state)) = (self.birth, state::get()) else { return };
+        let _busy = Busy::begin();
+        let (Some(birth), Some(state)) = (self.birth, state::get().filter(|_| !state::is_sealed())) else {
+            return;
+        };
         if self.parent != state::own_pid() {
             return;
         }
@@ -134,7 +139,8 @@ impl Forking {
         drop(self.replacing);
         state::others_are_gone();
         if state::is_sealed() {
-            return;
+            drop(self.life);
+            return sealed::enter_child();
         }
         service::enter_child();
         udp::holders::enter_child();

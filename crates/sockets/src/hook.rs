@@ -194,6 +194,13 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     }
 }
 
+/// Whether the data call that the calling thread has just made has moved less than it was to, only because nothing is followed any more: the program's own call
+/// moves the rest.
+#[cold]
+pub fn lacks_the_rest() -> bool {
+    state::is_sealed() && thread::existing().is_some_and(thread::Record::was_cut_short)
+}
+
 /// How many signal handlers the calling thread ran so far: what [`send_rest`] is given.
 pub fn handlers() -> u32 {
     signals::handlers()
@@ -590,6 +597,11 @@ pub fn epoll_done(epfd: i32, events: &mut [EpollEvent]) -> usize {
     epoll::told_by_kernel(epfd, events)
 }
 
+/// The same once nothing is followed.
+pub fn epoll_without_bells(events: &mut [EpollEvent]) -> usize {
+    epoll::without_bells(events)
+}
+
 /// A fork in progress.
 #[derive(Debug)]
 #[must_use]
@@ -717,6 +729,11 @@ pub fn filter_begin() {
     sealed::seal(Reason::Seccomp, Reason::RecalledSeccomp);
 }
 
+/// Another thread may be about to end what a filter, or another descriptor table, takes: after this it has.
+pub fn seal_end() {
+    sealed::wait_for_end();
+}
+
 /// Before the calling thread gets a descriptor table of its own (CLONE_FILES of unshare, CLOSE_RANGE_UNSHARE): if there are other
 /// threads, every connection goes back to the kernel, and nothing is followed any more.
 pub fn unshare_begin() {
@@ -745,6 +762,11 @@ pub fn signals_init(stand_ins: [usize; 2], may_be_cancelled: fn() -> bool) {
 #[inline]
 pub fn signal_waits() -> Option<&'static Deferred> {
     signals::busy().map(thread::Record::deferred)
+}
+
+/// A handler of the program is about to run in the calling thread, and has returned when what this returns is dropped.
+pub fn signal_runs() -> thread::Busy {
+    thread::Busy::interrupted()
 }
 
 /// A handler with these SA_* flags returned.

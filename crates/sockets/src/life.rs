@@ -6,7 +6,7 @@ use crate::later::{self, End};
 use crate::peer::{self, Conn};
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
-use crate::thread::{self, Call};
+use crate::thread::{self, Busy, Call};
 use crate::{
     carrier, cut, epoll, flush, kept, leaving, memory, over, rendezvous, service, stay, switch, taken, udp,
     whose, worth,
@@ -38,6 +38,7 @@ pub struct Closing {
 
 /// Follows a new socket, if its kind is followed.
 pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
+    let _busy = Busy::begin();
     if state::config().is_none() {
         return;
     }
@@ -71,6 +72,7 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
 
 /// Follows an accepted socket, if its kind is followed.
 pub fn accept_done(listener: i32, fd: i32, flags: i32) {
+    let _busy = Busy::begin();
     if state::config().is_none() || state::is_borrowed() {
         return;
     }
@@ -97,6 +99,10 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
 
 /// Follows a new epoll set. One that is not followed is the kernel's, and so is what is registered in it.
 pub fn epoll_done(epfd: i32) {
+    let _busy = Busy::begin();
+    if state::is_sealed() {
+        return;
+    }
     let Some(_life) = state::LIFE.lock_soon(table::tid()) else { return lose_alone(epfd) };
     lose(epfd);
     epoll::created(epfd);
@@ -167,6 +173,10 @@ fn end(fd: i32, entry: Entry, end: End) {
 /// Before the real close of `fd`.
 pub fn close_begin(fd: i32) -> Closing {
     let none = Closing::none();
+    if table::entry(fd).is_none() {
+        return none;
+    }
+    let _busy = Busy::begin();
     let Some(entry) = table::entry(fd) else { return none };
     if state::is_borrowed() {
         return none;
@@ -229,7 +239,10 @@ impl Closing {
     /// After the real close.
     pub fn finish(self, _ret: i32) {
         let Some(entry) = self.entry else { return };
-        end(self.fd, entry, End::Closed);
+        let _busy = Busy::begin();
+        if !state::is_sealed() {
+            end(self.fd, entry, End::Closed);
+        }
         if let Entry::Sock(s) = entry
             && self.stays
         {
@@ -463,6 +476,7 @@ pub fn close_range_begin(first: u32, last: u32) {
 
 /// One more descriptor for what `old` means.
 pub fn dup_done(old: i32, new: i32) {
+    let _busy = Busy::begin();
     let Some(entry) = table::entry(old) else {
         if table::entry(new).is_some() && !state::is_borrowed() {
             lose_alone(new);
@@ -505,6 +519,7 @@ pub fn dup_done(old: i32, new: i32) {
 /// `new` came from the process behind `pidfd`, perhaps this one (pidfd_getfd): if it is a socket that is followed here,
 /// it is one more descriptor of that.
 pub fn taken(new: i32, pidfd: i32) {
+    let _busy = Busy::begin();
     if state::config().is_none() || state::is_borrowed() {
         return;
     }

@@ -4,7 +4,7 @@
 //! waiting for ever, and a forked child can free locks that other threads of the parent held.
 
 use crate::fault;
-use crate::thread::Call;
+use crate::thread::{Busy, Call};
 use bypath_sys::{clock, futex, thread};
 use std::sync::atomic::{AtomicU32, Ordering::*, compiler_fence};
 
@@ -181,6 +181,7 @@ impl Lock {
 
 /// Sleeps as long as this stands there, outside of the call.
 fn sleep(word: &AtomicU32, value: u32, long: u64, call: &mut Option<Call>) {
+    let _busy = Busy::begin();
     drop(call.take());
     futex::wait(word, value, long);
     *call = Call::enter();

@@ -6,19 +6,35 @@
 //! would not be true: what one thread closes and opens means nothing for the others, or another process does it unseen.
 
 use crate::table::{self, Entry};
-use crate::thread::Call;
+use crate::thread::{Busy, Call};
 use crate::{cut, epoll, flush, foreign, fork, home, rendezvous, service, state, thread, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::{page, process};
-use std::sync::atomic::Ordering::*;
+use bypath_sys::{clock, futex, page, process};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Longest wait for threads that sleep on rings.
 const THREADS_NS: u64 = 100_000_000;
+/// Who waits for another thread that seals looks again so often.
+const LOOKS_NS: u64 = 10_000_000;
+
+/// The thread that seals; [`DONE`] once there is nothing left to do.
+static SEALER: AtomicU32 = AtomicU32::new(0);
+/// How many others wait for that.
+static WAITERS: AtomicU32 = AtomicU32::new(0);
+/// No thread has this id.
+const DONE: u32 = u32::MAX;
 
 /// The calling thread is about to get a descriptor table of its own, which in a process with one thread is the only one.
 #[cold]
 pub fn unshare_begin() {
-    if !state::is_borrowed() && !state::is_sealed() && process::threads() != Some(1) {
+    if state::is_borrowed() {
+        return;
+    }
+    let busy = Busy::begin();
+    if state::is_sealed() {
+        wait_for_sealer(busy);
+    } else if process::threads() != Some(1) {
+        drop(busy);
         tables_differ();
     }
 }
@@ -39,8 +55,12 @@ pub fn tables_differ() {
 /// on, it would be the death of the process at the next call of this library, or mean another socket by its number.
 #[cold]
 pub fn seal(hindrance: Reason, recalled: Reason) {
-    if state::is_borrowed() || state::is_sealed() {
+    if state::is_borrowed() {
         return;
+    }
+    let busy = Busy::begin();
+    if state::is_sealed() {
+        return wait_for_sealer(busy);
     }
     if state::get().is_some() {
         home::go(hindrance, recalled, home::PATIENCE_NS);
@@ -48,30 +68,90 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
             return;
         }
     }
-    let Some(_life) = state::LIFE.lock_past(table::tid()) else { return };
-    state::seal();
-    service::leave();
-    udp::leave(hindrance);
-    if state::get().is_some() {
-        table::each_sock(|s| {
-            s.count_reason();
-            rendezvous::abandon(s);
-        });
-        epoll::leave();
-        table::each(|fd, entry| {
-            table::remove(fd);
-            if let Entry::Sock(s) = entry {
-                // The record stays: threads may be looking at it.
-                s.registrations.store(0, Relaxed);
-            }
-        });
-        foreign::forget();
-        thread::turn_out(THREADS_NS);
+    {
+        let Some(_life) = state::LIFE.lock_past(table::tid()) else { return };
+        if state::is_sealed() {
+            drop(_life);
+            return wait_for_sealer(busy);
+        }
+        SEALER.store(table::tid(), SeqCst);
+        state::seal();
+        service::leave();
+        udp::leave(hindrance);
+        if state::get().is_some() {
+            table::each_sock(|s| {
+                s.count_reason();
+                rendezvous::abandon(s);
+            });
+            epoll::leave();
+            forget_all();
+        }
+    }
+    // Who waits for what is free now has begun before, and goes on with it.
+    thread::turn_out(THREADS_NS);
+    if let Some(_life) = state::LIFE.lock_past(table::tid())
+        && state::get().is_some()
+    {
+        // What was made meanwhile, by who had looked before.
+        forget_all();
         epoll::take_bells();
         // From here on it is not seen to become another user.
         fork::let_go_of_parents();
     }
     page::seal();
+    SEALER.store(DONE, SeqCst);
+    futex::wake(&SEALER, u32::MAX);
+    // Those that wait for this have seen it. (A handler may have left one of them by longjmp.)
+    let until = clock::monotonic_ns() + THREADS_NS;
+    while WAITERS.load(SeqCst) != 0 && clock::monotonic_ns() < until {
+        futex::wait(&AtomicU32::new(0), 0, 100_000);
+    }
+}
+
+/// As [`seal`] in a process that is not followed any more.
+#[inline]
+pub fn wait_for_end() {
+    if SEALER.load(Acquire) != DONE && !state::is_borrowed() {
+        wait_for_sealer(Busy::begin());
+    }
+}
+
+/// Another thread seals, or has: when this returns there is nothing left to do. `busy`: the calling thread has not looked like one that has left.
+fn wait_for_sealer(busy: Busy) {
+    WAITERS.fetch_add(1, SeqCst);
+    drop(busy);
+    loop {
+        let sealer = SEALER.load(SeqCst);
+        // A handler may have interrupted it.
+        if sealer == DONE || sealer == table::tid() {
+            break;
+        }
+        futex::wait(&SEALER, sealer, LOOKS_NS);
+    }
+    WAITERS.fetch_sub(1, SeqCst);
+}
+
+/// In a child that was forked when its parent had begun to seal, or had done so.
+pub fn enter_child() {
+    state::LIFE.reset();
+    WAITERS.store(0, Relaxed);
+    if SEALER.load(Relaxed) != DONE {
+        forget_all();
+        page::seal();
+        SEALER.store(DONE, Relaxed);
+    }
+}
+
+/// Nothing is followed.
+fn forget_all() {
+    table::each(|fd, entry| {
+        table::remove(fd);
+        if let Entry::Sock(s) = entry {
+            // The record stays: threads may be looking at it.
+            s.registrations.store(0, Relaxed);
+        }
+    });
+    foreign::forget();
 }
 
 /// Every byte that was in a ring is in its carrier, or lost with its connection, which is reset: so are those of a writer that was killed. False if this thread can do nothing about it.

@@ -58,10 +58,14 @@ pub struct Record {
     cancelled: AtomicBool,
     /// It sleeps, or is about to.
     asleep: AtomicBool,
+    /// It is in the middle of something of this library's outside of a call: see [`Busy`].
+    busy: AtomicU32,
     /// Epoll set it waits on plus one.
     pub waits_on: AtomicU32,
     /// One-shot registrations that had gone when it began a wait that the overlay does not serve.
     pub gone: AtomicU32,
+    /// Its last data call has moved some, and ended as nothing is followed any more.
+    cut_short: AtomicBool,
     /// Socket on which a data call of its sleeps, or may, plus one.
     pub sleeps_on: AtomicU32,
     /// Socket whose memory it touches once more when it wakes up, plus one.
@@ -115,6 +119,7 @@ extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
     // The value is the record's number plus one.
     let number = (value as usize).wrapping_sub(1) as u32;
     if let Some(r) = record(number) {
+        r.busy.store(BUSY, Relaxed);
         r.depth.store(0, Relaxed);
         r.notes.lower_all();
         stay::thread_ended(r);
@@ -158,6 +163,7 @@ fn enter() -> Option<&'static Record> {
             r.going.reset();
             r.unseen.store(0, Relaxed);
             r.asleep.store(false, Relaxed);
+            r.busy.store(0, Relaxed);
             r.cancelled.store(false, Relaxed);
             r.lock_frame.store(0, Relaxed);
             r.scratch.iter().for_each(Slot::hand_over);
@@ -223,18 +229,20 @@ impl Call {
         t.epoch.store(t.epoch.load(Relaxed) + 1, Relaxed);
         t.ran.store(t.unseen.load(Relaxed), Relaxed);
         t.unseen.store(0, Relaxed);
+        // Said first and taken back last: at no moment does it look as if it were outside.
+        t.asleep.store(true, SeqCst);
         // Frames that this one interrupted (signal handlers nest) still hold what they looked up.
         t.depth.store(depth.saturating_sub(1), Release);
         t.base.store(depth.saturating_sub(1), Relaxed);
-        t.asleep.store(true, SeqCst);
+        std::sync::atomic::compiler_fence(SeqCst);
         if t.deferred.any() {
             t.deferred.deliver();
         }
         // A handler that ran just now ends the sleep as one that runs in it does.
         let r = if t.ran.load(Relaxed) != 0 || t.is_cancelled() { Err(Errno::INTR) } else { f() };
-        t.asleep.store(false, Relaxed);
-        t.depth.store(depth, Relaxed);
+        t.depth.store(depth, Release);
         t.base.store(base, Relaxed);
+        t.asleep.store(false, Release);
         std::sync::atomic::fence(SeqCst);
         if r.is_ok() {
             // Whoever sleeps again has found nothing: then that was what woke it.
@@ -267,9 +275,66 @@ impl Drop for Call {
             t.unseen.store(0, Relaxed);
         }
         std::sync::atomic::compiler_fence(SeqCst);
-        t.depth.store(depth.saturating_sub(1), Release);
-        if t.deferred.any() && !t.is_inside() {
-            t.deferred.deliver();
+        if !t.deferred.any() {
+            t.depth.store(depth.saturating_sub(1), Release);
+            // One that came before that store is kept, and finds nobody who looks.
+            std::sync::atomic::compiler_fence(SeqCst);
+            if !t.deferred.any() {
+                return;
+            }
+        }
+        leave_with_signals(t, depth);
+    }
+}
+
+/// The call ends, and signals have waited for it.
+#[cold]
+fn leave_with_signals(t: &'static Record, depth: u32) {
+    let _busy = Busy::of(t);
+    t.depth.store(depth.saturating_sub(1), Release);
+    if !t.is_inside() {
+        t.deferred.deliver();
+    }
+}
+
+/// Being in the middle of something of this library's outside of a [`Call`], where handlers run, and nobody else waits for this thread but who is about to
+/// have no more system calls made that the program has not asked for ([`turn_out`]).
+#[derive(Debug)]
+pub struct Busy(Option<(&'static Record, u32)>);
+
+/// It is.
+const BUSY: u32 = 1;
+/// A handler of the program has interrupted it, and may take long, or leave by longjmp.
+const INTERRUPTED: u32 = 2;
+
+impl Busy {
+    /// From now on. Whether anything is followed is to be asked after it.
+    pub fn begin() -> Busy {
+        mine().map_or(Busy(None), Busy::of)
+    }
+
+    /// Of the calling thread.
+    fn of(t: &'static Record) -> Busy {
+        let outer = t.busy.load(Relaxed);
+        t.busy.store(BUSY, Relaxed);
+        std::sync::atomic::compiler_fence(SeqCst);
+        Busy(Some((t, outer)))
+    }
+
+    /// A handler of the program runs.
+    #[inline]
+    pub fn interrupted() -> Busy {
+        let busy = existing().filter(|t| t.busy.load(Relaxed) == BUSY);
+        busy.inspect(|t| t.busy.store(INTERRUPTED, Release));
+        Busy(busy.map(|t| (t, BUSY)))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some((t, outer)) = self.0 {
+            std::sync::atomic::compiler_fence(SeqCst);
+            t.busy.store(outer, Release);
         }
     }
 }
@@ -337,6 +402,17 @@ impl Record {
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(SeqCst) && crate::signals::may_be_cancelled()
+    }
+
+    /// A data call ends with less than it would have moved, as nothing is followed any more.
+    #[cold]
+    pub fn is_cut_short(&self) {
+        self.cut_short.store(true, Relaxed);
+    }
+
+    /// Whether the last one has: it is told once.
+    pub fn was_cut_short(&self) -> bool {
+        self.cut_short.swap(false, Relaxed)
     }
 
     /// Takes [`cancel`](Record::cancel) back.
@@ -515,10 +591,12 @@ pub fn forget_sleep_on(place: u32) {
 /// which the library did not see run.
 const STUCK_NS: u64 = 10_000_000_000;
 
-/// Waits until every other thread has left its call: the calls that wake a peer, for one, may be its death under a filter. Those that sleep are woken, and given
-/// `patience` ns. Who is held up in the middle, for want of a processor, or because a peer takes the page away that it touches, is waited for as long as that takes.
+/// Waits until every other thread has left its call, and is not [`Busy`]: the calls that wake a peer, for one, may be its death under a filter. Those that sleep
+/// are woken, and they and those whose handler runs given `patience` ns. Who is held up in the middle, for want of a processor, or because a peer takes the page away that it touches, is waited for as long as that takes.
 pub fn turn_out(patience: u64) {
     let me = MINE.get();
+    // What the others have stored is seen from here on: who enters a call enters it by plain stores.
+    let _ = process::membarrier();
     let begun = clock::monotonic_ns();
     // When a thread was last seen held by memory.
     let mut held = begun;
@@ -531,11 +609,17 @@ pub fn turn_out(patience: u64) {
         let is_late = now - begun > patience;
         let mut left = 0;
         for r in others() {
-            let asleep = r.asleep.load(SeqCst);
-            if asleep {
+            let depth = r.depth.load(Acquire);
+            // A handler may be in a call of its own while what it interrupted sleeps.
+            let is_asleep = r.asleep.load(SeqCst) && depth <= r.base.load(Relaxed);
+            if is_asleep {
                 r.wake();
+            }
+            let busy = r.busy.load(Acquire);
+            if is_asleep || busy == INTERRUPTED {
                 left += usize::from(!is_late);
-            } else if r.depth.load(Acquire) != 0 {
+            }
+            if depth > 0 && !is_asleep || busy == BUSY {
                 if is_late && process::is_held(r.tid.load(Relaxed)) {
                     held = now;
                 }
@@ -590,6 +674,7 @@ pub fn enter_child(me: Option<&'static Record>) {
             r.lock_frame.store(0, Relaxed);
         }
         r.notes.forget();
+        r.busy.store(0, Relaxed);
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
             r.pages.forget();

@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|actions|dirty|whole|second|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -182,6 +183,8 @@ static void threads(void) {
     exchange();
 }
 
+static void takes_no_notice(int signal) { (void)signal; }
+
 static volatile pid_t slow_one;
 static volatile int in_the_middle, goes_on, has_read;
 
@@ -230,6 +233,108 @@ static void slow(void) {
     done();
     kill(other, SIGKILL);
     _exit(0);
+}
+
+static void *confines_too(void *arg) {
+    while (!in_the_middle && getenv("LD_PRELOAD"))
+        usleep(1000);
+    for (int i = 0; i < 2; i++)
+        usleep(100000);
+    CONFINE(1, SECCOMP_FILTER_FLAG_TSYNC, SYS_kill, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask, SYS_restart_syscall,
+            SYS_getpid, SYS_gettid, SYS_tgkill, SYS_clock_nanosleep, SYS_prctl, SYS_seccomp);
+    return arg;
+}
+
+// Two threads confine all at once: what one still has to do the filter of the other one must not forbid.
+static void second(void) {
+    pthread_t t, u;
+    pthread_create(&u, NULL, confines_too, NULL);
+    order('s', 900000);
+    pthread_create(&t, NULL, slow_reader, NULL);
+    while (!slow_one || (!in_the_middle && getenv("LD_PRELOAD")))
+        usleep(1000);
+    CONFINE(1, SECCOMP_FILTER_FLAG_TSYNC, SYS_kill, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask, SYS_restart_syscall,
+            SYS_getpid, SYS_gettid, SYS_tgkill, SYS_clock_nanosleep, SYS_prctl, SYS_seccomp);
+    while (!has_read)
+        usleep(1000);
+    for (int i = 0; i < 5; i++)
+        usleep(100000);
+    done();
+    exchange();
+    kill(other, SIGKILL);
+    _exit(0);
+}
+
+static void *slow_writer(void *arg) {
+    slow_one = gettid();
+    give(100, 0);
+    return arg;
+}
+
+// A thread has sent, and is about to say so, when the filter comes: what others read then asks the kernel nothing.
+static void dirty(void) {
+    pthread_t t;
+    char word[5];
+    pipe(ready);
+    write(ready[1], "words", 5);
+    order('r', 100);
+    pthread_create(&t, NULL, slow_writer, NULL);
+    while (!slow_one || (!in_the_middle && getenv("LD_PRELOAD")))
+        usleep(1000);
+    CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask);
+    pthread_join(t, NULL);
+    if (read(ready[0], word, 5) != 5)
+        die("the pipe");
+    done();
+    exchange();
+}
+
+enum { LARGE = 12 << 20 };
+
+static void *large_writer(void *arg) {
+    char *all = malloc(LARGE);
+    for (size_t at = 0; at < LARGE; at += sizeof bytes, sent += sizeof bytes)
+        memcpy(all + at, next_bytes(sizeof bytes, 0), sizeof bytes);
+    write(ready[1], "w", 1);
+    ssize_t n = write(s, all, LARGE);
+    say(n == LARGE ? "all\n" : "less\n");
+    return arg;
+}
+
+// A send that waits is as long as it was to be, whatever another thread does meanwhile.
+static void whole(void) {
+    pthread_t t;
+    char one;
+    int status;
+    pipe(ready);
+    kill(other, SIGSTOP);
+    waitpid(other, &status, WUNTRACED);
+    order('r', LARGE);
+    pthread_create(&t, NULL, large_writer, NULL);
+    get_all(ready[0], &one, 1);
+    for (int i = 0; i < 3; i++)
+        usleep(100000);
+    CONFINE(1, SECCOMP_FILTER_FLAG_TSYNC, SYS_kill, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask,
+            SYS_restart_syscall);
+    kill(other, SIGCONT);
+    pthread_join(t, NULL);
+    done();
+    exchange();
+}
+
+// What the program installs for a signal afterwards, from memory that nobody has asked about.
+static void actions(void) {
+    char *fresh = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct sigaction *a = (void *)(fresh + 4096 * 100), *old = (void *)(fresh + 4096 * 201 - 16);
+    under_way();
+    CONFINE(0, 0, SYS_rt_sigaction);
+    a->sa_handler = takes_no_notice;
+    a->sa_flags = SA_RESTART;
+    if (sigaction(SIGTERM, a, NULL))
+        die("an action");
+    if (sigaction(SIGTERM, NULL, old) || old->sa_handler != takes_no_notice || !(old->sa_flags & SA_RESTART))
+        die("the same action");
+    after();
 }
 
 static void forked(void) {
@@ -442,7 +547,7 @@ static void listener(void) {
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     narrow = !strcmp(how, "full") || !strcmp(how, "beside") || !strncmp(how, "stuck", 5) ? 10000 : 0;
-    if (!strcmp(how, "slow"))
+    if (!strcmp(how, "slow") || !strcmp(how, "second") || !strcmp(how, "dirty"))
         signal(SIGUSR2, dawdles);
     connection();
     warm_up();
@@ -490,6 +595,14 @@ int main(int argc, char **argv) {
         stuck(how + 5);
     } else if (!strcmp(how, "starved")) {
         starved();
+    } else if (!strcmp(how, "actions")) {
+        actions();
+    } else if (!strcmp(how, "dirty")) {
+        dirty();
+    } else if (!strcmp(how, "whole")) {
+        whole();
+    } else if (!strcmp(how, "second")) {
+        second();
     } else if (!strcmp(how, "listener")) {
         listener();
     } else {

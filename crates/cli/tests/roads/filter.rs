@@ -82,6 +82,37 @@ fn who_is_in_the_middle_of_a_call_is_waited_for() {
 }
 
 #[test]
+fn two_threads_confine_all_at_once() {
+    if confined("failing").is_none() {
+        return;
+    }
+    let slow = [("BYPATH_TEST_RAISE", "copied-out:0"), ("BYPATH_TEST_DEFER", "0")];
+    let ran = same(program(), &["second"], &slow);
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+}
+
+/// Nor is the kernel asked anything before a read of something else, by who did not know yet that there is nothing to ask for.
+#[test]
+fn who_was_about_to_say_that_it_has_sent_has_nobody_look() {
+    if confined("failing").is_none() {
+        return;
+    }
+    let slow = [("BYPATH_TEST_RAISE", "unlocked:0"), ("BYPATH_TEST_DEFER", "0")];
+    let ran = same(program(), &["dirty"], &slow);
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+}
+
+#[test]
+fn a_send_that_waits_is_not_cut_short() {
+    went_home("whole");
+}
+
+#[test]
+fn actions_are_installed_afterwards() {
+    went_home("actions");
+}
+
+#[test]
 fn a_confined_process_forks() {
     went_home("fork");
 }

@@ -14,7 +14,7 @@ mod other;
 mod wait;
 
 pub use nested::{keep_on_kernel, taken};
-pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
+pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait, without_bells};
 
 use crate::fault;
 use crate::hook::{EpollEvent, Verdict};
@@ -656,7 +656,7 @@ pub fn ring(number: u32) {
 fn ring_own(s: &Set) {
     std::sync::atomic::fence(SeqCst);
     let asleep = s.sleepers.load(Relaxed) != 0 || s.blind_waits.load(Relaxed) != 0;
-    if asleep && s.has_bell.load(Relaxed) {
+    if asleep && (s.has_bell.load(Relaxed) || s.leaving.load(Relaxed)) {
         others::ring(s.bell_fd.load(Relaxed));
     }
 }

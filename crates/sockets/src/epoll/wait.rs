@@ -82,7 +82,9 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
 /// What the kernel stored for a wait that the overlay did not serve: our bell is taken out, the number of what is left
 /// returned. With nothing left the overlay has news, and serves the wait from now on.
 pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
-    let Some(Entry::Epoll(number)) = table::entry(epfd) else { return out.len() };
+    let Some(Entry::Epoll(number)) = table::entry(epfd) else {
+        return if state::is_sealed() { without_bells(out) } else { out.len() };
+    };
     let Some(s) = set(number) else { return out.len() };
     let since = crate::thread::mine().map_or_else(gone::number, |thread| thread.gone.load(Relaxed));
     let mut n = 0;
@@ -104,6 +106,20 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
     if n < out.len() {
         // The bell wakes one sleeper, and may have meant another: that one passes it on.
         ring_own(s);
+    }
+    n
+}
+
+/// Takes bells out of what the kernel told where nothing is followed any more: one that is being taken away, and that of a parent, which this process cannot
+/// take out of a set that both have. How many events are left.
+pub fn without_bells(out: &mut [EpollEvent]) -> usize {
+    let mut n = 0;
+    for i in 0..out.len() {
+        let EpollEvent { events, data } = out[i];
+        if data != BELL_DATA && data != DISARMED_DATA {
+            out[n] = EpollEvent { events, data };
+            n += 1;
+        }
     }
     n
 }
@@ -442,5 +458,21 @@ fn spin(call: &Call, (number, s): (u32, &'static Set), epfd: i32) -> bool {
                 return true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bells_are_taken_out_of_what_the_kernel_told() {
+        let event = |data| EpollEvent { events: 1, data };
+        let datas = |events: &[EpollEvent]| events.iter().map(|e| e.data).collect::<Vec<_>>();
+        let mut told = [event(BELL_DATA), event(7), event(DISARMED_DATA), event(9), event(BELL_DATA)];
+        let n = without_bells(&mut told);
+        assert_eq!(datas(&told[..n]), [7, 9]);
+        assert_eq!(without_bells(&mut [event(BELL_DATA)]), 0);
+        assert_eq!(without_bells(&mut []), 0);
     }
 }

@@ -489,6 +489,14 @@ fn take(
         let wait = || wait::readable(call, s, conn, path, need, until);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
+            if matches!(woken, Woken::Interrupted)
+                && (done > 0 || !crate::signals::restarts(call.thread, timeout != 0))
+            {
+                return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
+            }
+            if state::is_sealed() {
+                call.thread.is_cut_short();
+            }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
         };
         // Of a number that is another file's by now the kernel tells what that has.

@@ -10,7 +10,9 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, promised, service, siblings};
+use crate::{
+    carrier, epoll, fault, foreign, guard, heir, memory, options, promised, service, siblings, state,
+};
 use bypath_shm::direction::{ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -252,6 +254,14 @@ fn give(
         };
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
+            if matches!(woken, Woken::Interrupted)
+                && (done > 0 || !crate::signals::restarts(call.thread, timeout != 0))
+            {
+                return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
+            }
+            if state::is_sealed() {
+                call.thread.is_cut_short();
+            }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
         };
         // Of a number that is another file's by now the kernel tells what that has.
