@@ -274,13 +274,18 @@ fn memory(fd: i32, number: usize) -> Result<usize> {
     Ok(u32::from_ne_bytes(word.unwrap_or_default()) as usize)
 }
 
-/// Bytes in the carrier's send queue that were not sent yet (SIOCOUTQNSD).
+/// Bytes in the carrier's send queue that were not sent yet (SIOCOUTQNSD). None of a connection that is over: of one that was reset the kernel goes on counting
+/// what it has thrown away.
 ///
 /// # Errors
 /// EINVAL on a listening socket, EBADF.
 pub fn unsent(fd: i32) -> Result<usize> {
     const SIOCOUTQNSD: u64 = 0x894b;
-    ioctl_int(fd, SIOCOUTQNSD).map(|n| n.max(0) as usize)
+    const CLOSED: u8 = 7;
+    match ioctl_int(fd, SIOCOUTQNSD)? {
+        1.. if tcp_counts(fd).is_ok_and(|now| now.state == CLOSED) => Ok(0),
+        n => Ok(n.max(0) as usize),
+    }
 }
 
 /// What TCP_INFO tells about the bytes of a connection.

@@ -165,12 +165,7 @@ impl Backend for Tcp {
     }
 
     fn discardable(&self, s: &Sock) -> usize {
-        const CLOSED: u8 = 7;
-        match sock::unsent(s.carrier()) {
-            // Of a connection that was reset the kernel goes on counting what it has thrown away.
-            Ok(1..) if sock::tcp_counts(s.carrier()).is_ok_and(|now| now.state == CLOSED) => 0,
-            unsent => unsent.unwrap_or(0),
-        }
+        sock::unsent(s.carrier()).unwrap_or(0)
     }
 
     fn close_unread(&self, s: &Sock) {
