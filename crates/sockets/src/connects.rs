@@ -11,8 +11,11 @@ use std::sync::atomic::Ordering::*;
 
 /// connect() on a socket: its first one, or (`dissolves`: to AF_UNSPEC) the end of a connection. Else a connected one stays so, which is what the kernel will say.
 pub fn begin(fd: i32, dissolves: bool) {
-    let _busy = Busy::begin();
     udp::connect_begin(fd);
+    if table::sock(fd).is_none() {
+        return;
+    }
+    let _busy = Busy::begin();
     let Some(s) = table::sock(fd) else { return };
     // What the library has dissolved already (`cut`) is another connection afterwards.
     let dissolves = dissolves || s.conn.get().is_some_and(cut::is_off);
@@ -26,11 +29,13 @@ pub fn begin(fd: i32, dissolves: bool) {
 
 /// After it; `begun`: it is connected now, or about to be.
 pub fn end(fd: i32, begun: bool) {
-    let _busy = Busy::begin();
     udp::connect_end(fd);
+    if !begun || table::sock(fd).is_none() {
+        return;
+    }
+    let _busy = Busy::begin();
     // Dissolved by a call that nobody saw, or by `cut`.
-    if begun
-        && let Some(s) = table::sock(fd)
+    if let Some(s) = table::sock(fd)
         && is_known(s)
         && is_another_connection(s)
     {

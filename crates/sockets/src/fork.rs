@@ -108,10 +108,9 @@ pub struct Forked {
 impl Forked {
     /// `child` is the pid, or -1 if there is none.
     pub fn is(self, child: i32) {
+        let Some(birth) = self.birth else { return };
         let _busy = Busy::begin();
-        let (Some(birth), Some(state)) = (self.birth, state::get().filter(|_| !state::is_sealed())) else {
-            return;
-        };
+        let Some(state) = state::get().filter(|_| !state::is_sealed()) else { return };
         if self.parent != state::own_pid() {
             return;
         }

@@ -38,8 +38,11 @@ pub struct Closing {
 
 /// Follows a new socket, if its kind is followed.
 pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
-    let _busy = Busy::begin();
     if state::config().is_none() {
+        return;
+    }
+    let _busy = Busy::begin();
+    if state::is_sealed() {
         return;
     }
     let lost = table::entry(fd).is_some();
@@ -72,8 +75,11 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
 
 /// Follows an accepted socket, if its kind is followed.
 pub fn accept_done(listener: i32, fd: i32, flags: i32) {
-    let _busy = Busy::begin();
     if state::config().is_none() || state::is_borrowed() {
+        return;
+    }
+    let _busy = Busy::begin();
+    if state::is_sealed() {
         return;
     }
     let lost = table::entry(fd).is_some();
@@ -476,6 +482,9 @@ pub fn close_range_begin(first: u32, last: u32) {
 
 /// One more descriptor for what `old` means.
 pub fn dup_done(old: i32, new: i32) {
+    if table::entry(old).is_none() && table::entry(new).is_none() {
+        return;
+    }
     let _busy = Busy::begin();
     let Some(entry) = table::entry(old) else {
         if table::entry(new).is_some() && !state::is_borrowed() {
@@ -519,8 +528,11 @@ pub fn dup_done(old: i32, new: i32) {
 /// `new` came from the process behind `pidfd`, perhaps this one (pidfd_getfd): if it is a socket that is followed here,
 /// it is one more descriptor of that.
 pub fn taken(new: i32, pidfd: i32) {
-    let _busy = Busy::begin();
     if state::config().is_none() || state::is_borrowed() {
+        return;
+    }
+    let _busy = Busy::begin();
+    if state::is_sealed() {
         return;
     }
     let cookie_of = |fd| sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE);

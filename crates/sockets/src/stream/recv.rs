@@ -494,7 +494,7 @@ fn take(
             {
                 return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
             }
-            if state::is_sealed() {
+            if done > 0 && state::is_sealed() {
                 call.thread.is_cut_short();
             }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };

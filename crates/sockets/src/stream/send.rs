@@ -259,7 +259,7 @@ fn give(
             {
                 return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
             }
-            if state::is_sealed() {
+            if done > 0 && state::is_sealed() {
                 call.thread.is_cut_short();
             }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
