@@ -5,7 +5,7 @@ use crate::datagrams::{self, Beside};
 use crate::errno::{answer, fail, is_still, still};
 use crate::memory;
 use crate::real::hook;
-use crate::served::{is_part, received, received_flagged, sent, with_the_rest};
+use crate::served::{received, received_flagged, sent};
 use crate::udp;
 use bypath_sockets::hook::{self, MeantAll, Reason, Verdict, served};
 use bypath_sys::user::{IoVec, UserVec};
@@ -215,17 +215,7 @@ hook! {
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             return if urgent(fd) { real(fd, buf, len, flags) } else { -1 };
         }
-        let verdict = hook::recv(fd, user(&iov), flags);
-        if let Verdict::Done(moved) = verdict
-            && flags & libc::MSG_WAITALL != 0
-            && is_part(moved, &iov)
-            && hook::lacks_the_rest()
-        {
-            return with_the_rest(&iov, moved.result().unwrap_or(0), |rest| {
-                real(fd, rest[0].base as _, rest[0].len, flags)
-            });
-        }
-        received_flagged(fd, verdict, len, flags, || real(fd, buf, len, flags))
+        received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
     }
 
     /// `recv()` with the buffer's size known to the compiler.

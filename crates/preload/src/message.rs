@@ -114,7 +114,7 @@ hook! {
     /// `sendmsg()`.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, raw Some(libc::SYS_sendmsg);
     only hook::is_followed(fd) || has_control(message); {
-        send_message(fd, message, flags, None, || real(fd, message, flags))
+        send_message(fd, message, flags, (true, None), || real(fd, message, flags))
     }
 
     /// `recvmsg()`.
@@ -277,12 +277,12 @@ fn has_control(message: *const msghdr) -> bool {
     memory::read(message).is_some_and(|m| m.msg_controllen != 0)
 }
 
-/// `rest_since`: this is not the first message of its call, which began after so many handlers.
+/// `is_alone`: this is the only message of its call; `rest_since`: it is not the first one of a call, which began after so many handlers.
 fn send_message(
     fd: c_int,
     message: *const msghdr,
     flags: c_int,
-    rest_since: Option<u32>,
+    (is_alone, rest_since): (bool, Option<u32>),
     real: impl FnOnce() -> isize,
 ) -> isize {
     let Some((m, iov)) = memory::message(message) else {
@@ -325,6 +325,10 @@ fn send_message(
         Some(handlers) => hook::send_rest(fd, user(iov), flags, handlers),
     };
     sent(fd, verdict, iov, flags, real, |rest| {
+        if !is_alone {
+            // Of several the call answers with what was sent of the last one.
+            return 0;
+        }
         let mut m = crate::served::header(rest.as_ptr().cast(), rest.len());
         // SAFETY: the program's own octets, and nothing beside them.
         unsafe { crate::served::message::<{ crate::real::index("sendmsg") }>(fd, &raw mut m, flags) }
@@ -463,7 +467,7 @@ fn send_messages(fd: c_int, all: &mut [mmsghdr], flags: c_int) -> c_int {
             return i as c_int;
         }
         let rest_since = (i > 0).then_some(handlers);
-        let n = send_message(fd, header, flags, rest_since, || {
+        let n = send_message(fd, header, flags, (false, rest_since), || {
             parts.hold();
             let Some(fd) = parts.number() else { return errno::fail(libc::EBADF) };
             // SAFETY: a header inside the program's array.

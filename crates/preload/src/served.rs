@@ -49,7 +49,7 @@ pub(crate) fn sent(
     rest: impl FnOnce(&[IoVec]) -> isize,
 ) -> isize {
     match verdict {
-        Verdict::Done(moved) if is_part(moved, iov) && hook::lacks_the_rest() => {
+        Verdict::Done(moved) if hook::is_sealed() && is_part(moved, iov) && hook::lacks_the_rest() => {
             with_the_rest(iov, moved.result().unwrap_or(0), rest)
         }
         Verdict::Served => send(fd, iov, flags),
@@ -63,14 +63,14 @@ pub(crate) fn sent(
 
 /// Whether it may be less than there is.
 #[inline]
-pub(crate) fn is_part(moved: Moved, iov: &[IoVec]) -> bool {
+fn is_part(moved: Moved, iov: &[IoVec]) -> bool {
     moved.is_some() && !matches!(iov, [one] if moved == Moved::octets(one.len))
 }
 
 /// The call goes on behind the first `done` octets, which were moved, by the program's own call. More elements than fit here are left to its next one.
 #[cold]
 #[inline(never)]
-pub(crate) fn with_the_rest(iov: &[IoVec], done: usize, rest: impl FnOnce(&[IoVec]) -> isize) -> isize {
+fn with_the_rest(iov: &[IoVec], done: usize, rest: impl FnOnce(&[IoVec]) -> isize) -> isize {
     let mut left = [IoVec { base: 0, len: 0 }; 64];
     let (mut before, mut n) = (done, 0);
     for element in iov {
@@ -84,8 +84,12 @@ pub(crate) fn with_the_rest(iov: &[IoVec], done: usize, rest: impl FnOnce(&[IoVe
     if n == 0 {
         return done as isize;
     }
-    // An error is the next call's.
-    done as isize + rest(&left[..n]).max(0)
+    match rest(&left[..n]) {
+        more @ 0.. => done as isize + more,
+        // The kernel tells it once, and of a connection that is over nobody has what was sent.
+        failed if !matches!(errno::get(), libc::EAGAIN | libc::EINTR) => failed,
+        _ => done as isize,
+    }
 }
 
 /// Carries out a verdict on a call that receives; `real` is the program's own call.

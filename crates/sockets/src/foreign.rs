@@ -8,7 +8,7 @@ use crate::others;
 use crate::state;
 use crate::switch;
 use crate::table::{self, Sock};
-use crate::thread::Call;
+use crate::thread::{Busy, Call};
 use crate::wait::{self, QUIET_NS, STALL_NS};
 use bypath_shm::direction::{Head, ask, wait as words};
 use bypath_shm::family::wpath;
@@ -58,7 +58,8 @@ fn unread(s: &'static Sock) -> Option<(u64, bool)> {
 /// EINTR; EBADF: another thread has closed it meanwhile, and it may be another file.
 #[cold]
 pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
-    if flags & libc::MSG_DONTWAIT != 0 || bypath_sys::poll::now(number, libc::POLLIN) != 0 {
+    let busy = Busy::begin();
+    if !is_due() || flags & libc::MSG_DONTWAIT != 0 || bypath_sys::poll::now(number, libc::POLLIN) != 0 {
         return Ok(());
     }
     if fd::status_flags(number).is_ok_and(|f| f & libc::O_NONBLOCK != 0)
@@ -70,6 +71,7 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
     // The other ends' memory may be slow, and they have the last word on how long this takes.
     let is_it = || if fd::identity(number) == file { Ok(()) } else { Err(Errno::BADF) };
     let Some(call) = Call::enter() else { return Ok(()) };
+    drop(busy);
     let Ok((bell, bell_fd)) = call.thread.ensure_bell() else { return Ok(()) };
     let _nest = call.thread.sleeping();
     let mut stall = STALL_NS;

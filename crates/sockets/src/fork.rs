@@ -110,7 +110,11 @@ impl Forked {
     pub fn is(self, child: i32) {
         let Some(birth) = self.birth else { return };
         let _busy = Busy::begin();
-        let Some(state) = state::get().filter(|_| !state::is_sealed()) else { return };
+        let Some(state) = state::get() else { return };
+        if state::is_sealed() {
+            // The child is not followed either, so it needs none.
+            return state.free_place(birth.place);
+        }
         if self.parent != state::own_pid() {
             return;
         }
@@ -193,6 +197,7 @@ impl Forking {
 /// parent's connections, too, and does not hold itself.
 #[cold]
 pub fn user_changes() {
+    let _busy = Busy::begin();
     udp::user::changes();
     if state::get().is_none() || state::is_sealed() {
         return;

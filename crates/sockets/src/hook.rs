@@ -370,7 +370,10 @@ pub fn taken(fd: i32, pidfd: i32) {
 
 /// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.
 pub fn dup2_begin(old: i32, new: i32) -> Closing {
-    if let Some(s) = table::sock(new) {
+    if table::sock(new).is_some()
+        && let _busy = thread::Busy::begin()
+        && let Some(s) = table::sock(new)
+    {
         if fd::status_flags(old).is_err() {
             // It will fail, and change nothing.
             return Closing(life::Closing::none());

@@ -59,6 +59,9 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
         state::LIFE.lock_soon(table::tid())
     };
     let Some(_life) = life else { return lose_alone(fd) };
+    if state::is_sealed() {
+        return;
+    }
     if lost {
         lose(fd);
     }
@@ -89,6 +92,9 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
         return;
     }
     let Some(_life) = state::LIFE.lock_soon(table::tid()) else { return lose_alone(fd) };
+    if state::is_sealed() {
+        return;
+    }
     if lost {
         lose(fd);
     }
@@ -110,6 +116,9 @@ pub fn epoll_done(epfd: i32) {
         return;
     }
     let Some(_life) = state::LIFE.lock_soon(table::tid()) else { return lose_alone(epfd) };
+    if state::is_sealed() {
+        return;
+    }
     lose(epfd);
     epoll::created(epfd);
 }
@@ -499,7 +508,7 @@ pub fn dup_done(old: i32, new: i32) {
     let generation = |s: &Sock| s.end().generation.load(Relaxed);
     let age = if let Entry::Sock(s) = entry { generation(s) } else { 0 };
     let life = if is_services { state::LIFE.lock(table::tid()) } else { state::LIFE.lock_soon(table::tid()) };
-    if is_services && life.is_none() {
+    if is_services && life.is_none() || state::is_sealed() {
         return;
     }
     // Without it, as who has it is away for long, nobody looks at the counts but those who are about to [leave](later) something.
@@ -589,6 +598,7 @@ pub fn shutdown_begin(fd: i32, how: i32) {
 
 /// unshare() or setns() has succeeded.
 pub fn namespaces_changed(children_elsewhere: bool) {
+    let _busy = Busy::begin();
     if state::get().is_none() || state::is_borrowed() || state::is_sealed() {
         return;
     }

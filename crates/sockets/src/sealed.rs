@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Longest wait for threads that sleep on rings.
 const THREADS_NS: u64 = 100_000_000;
+/// Longest wait for another thread that seals, and for those that wait so to have a processor.
+const SEALER_NS: u64 = 30_000_000_000;
+const WAITERS_NS: u64 = 2_000_000_000;
 /// Who waits for another thread that seals looks again so often.
 const LOOKS_NS: u64 = 10_000_000;
 
@@ -27,14 +30,9 @@ const DONE: u32 = u32::MAX;
 /// The calling thread is about to get a descriptor table of its own, which in a process with one thread is the only one.
 #[cold]
 pub fn unshare_begin() {
-    if state::is_borrowed() {
-        return;
-    }
-    let busy = Busy::begin();
     if state::is_sealed() {
-        wait_for_sealer(busy);
-    } else if process::threads() != Some(1) {
-        drop(busy);
+        wait_for_end();
+    } else if !state::is_borrowed() && process::threads() != Some(1) {
         tables_differ();
     }
 }
@@ -55,7 +53,7 @@ pub fn tables_differ() {
 /// on, it would be the death of the process at the next call of this library, or mean another socket by its number.
 #[cold]
 pub fn seal(hindrance: Reason, recalled: Reason) {
-    if state::is_borrowed() {
+    if SEALER.load(Acquire) == DONE || state::is_memory_of_another() {
         return;
     }
     let busy = Busy::begin();
@@ -102,7 +100,7 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
     SEALER.store(DONE, SeqCst);
     futex::wake(&SEALER, u32::MAX);
     // Those that wait for this have seen it. (A handler may have left one of them by longjmp.)
-    let until = clock::monotonic_ns() + THREADS_NS;
+    let until = clock::monotonic_ns() + WAITERS_NS;
     while WAITERS.load(SeqCst) != 0 && clock::monotonic_ns() < until {
         futex::wait(&AtomicU32::new(0), 0, 100_000);
     }
@@ -111,7 +109,7 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
 /// As [`seal`] in a process that is not followed any more.
 #[inline]
 pub fn wait_for_end() {
-    if SEALER.load(Acquire) != DONE && !state::is_borrowed() {
+    if SEALER.load(Acquire) != DONE && !state::is_memory_of_another() {
         wait_for_sealer(Busy::begin());
     }
 }
@@ -120,10 +118,11 @@ pub fn wait_for_end() {
 fn wait_for_sealer(busy: Busy) {
     WAITERS.fetch_add(1, SeqCst);
     drop(busy);
+    let until = clock::monotonic_ns() + SEALER_NS;
     loop {
         let sealer = SEALER.load(SeqCst);
-        // A handler may have interrupted it.
-        if sealer == DONE || sealer == table::tid() {
+        // A handler may have interrupted it, or taken it elsewhere by longjmp.
+        if sealer == DONE || sealer == table::tid() || clock::monotonic_ns() > until {
             break;
         }
         futex::wait(&SEALER, sealer, LOOKS_NS);

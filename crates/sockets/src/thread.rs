@@ -64,8 +64,8 @@ pub struct Record {
     pub waits_on: AtomicU32,
     /// One-shot registrations that had gone when it began a wait that the overlay does not serve.
     pub gone: AtomicU32,
-    /// Its last data call has moved some, and ended as nothing is followed any more.
-    cut_short: AtomicBool,
+    /// Its last data call has moved some, and ended as nothing is followed any more: one more than how many handlers had run.
+    cut_short: AtomicU64,
     /// Socket on which a data call of its sleeps, or may, plus one.
     pub sleeps_on: AtomicU32,
     /// Socket whose memory it touches once more when it wakes up, plus one.
@@ -229,6 +229,8 @@ impl Call {
         t.epoch.store(t.epoch.load(Relaxed) + 1, Relaxed);
         t.ran.store(t.unseen.load(Relaxed), Relaxed);
         t.unseen.store(0, Relaxed);
+        // What this one interrupted may sleep. (So may have what it left by longjmp.)
+        let outer = (depth > 1 || t.sleeps.load(Relaxed) > 1) && t.asleep.load(Relaxed);
         // Said first and taken back last: at no moment does it look as if it were outside.
         t.asleep.store(true, SeqCst);
         // Frames that this one interrupted (signal handlers nest) still hold what they looked up.
@@ -242,7 +244,7 @@ impl Call {
         let r = if t.ran.load(Relaxed) != 0 || t.is_cancelled() { Err(Errno::INTR) } else { f() };
         t.depth.store(depth, Release);
         t.base.store(base, Relaxed);
-        t.asleep.store(false, Release);
+        t.asleep.store(outer, Release);
         std::sync::atomic::fence(SeqCst);
         if r.is_ok() {
             // Whoever sleeps again has found nothing: then that was what woke it.
@@ -407,12 +409,12 @@ impl Record {
     /// A data call ends with less than it would have moved, as nothing is followed any more.
     #[cold]
     pub fn is_cut_short(&self) {
-        self.cut_short.store(true, Relaxed);
+        self.cut_short.store(u64::from(self.handlers.load(Relaxed)) + 1, Relaxed);
     }
 
-    /// Whether the last one has: it is told once.
+    /// Whether the last one has, and no handler ran since, which ends a call that has moved some: it is told once.
     pub fn was_cut_short(&self) -> bool {
-        self.cut_short.swap(false, Relaxed)
+        self.cut_short.swap(0, Relaxed) == u64::from(self.handlers.load(Relaxed)) + 1
     }
 
     /// Takes [`cancel`](Record::cancel) back.
@@ -609,6 +611,7 @@ pub fn turn_out(patience: u64) {
         let is_late = now - begun > patience;
         let mut left = 0;
         for r in others() {
+            let epoch = r.epoch.load(Acquire);
             let depth = r.depth.load(Acquire);
             // A handler may be in a call of its own while what it interrupted sleeps.
             let is_asleep = r.asleep.load(SeqCst) && depth <= r.base.load(Relaxed);
@@ -619,7 +622,9 @@ pub fn turn_out(patience: u64) {
             if is_asleep || busy == INTERRUPTED {
                 left += usize::from(!is_late);
             }
-            if depth > 0 && !is_asleep || busy == BUSY {
+            // It may have come from one to the other while this looked.
+            let moves = r.epoch.load(Acquire) != epoch || r.depth.load(Acquire) != depth;
+            if depth > 0 && !is_asleep || busy == BUSY || moves {
                 if is_late && process::is_held(r.tid.load(Relaxed)) {
                     held = now;
                 }
@@ -674,7 +679,9 @@ pub fn enter_child(me: Option<&'static Record>) {
             r.lock_frame.store(0, Relaxed);
         }
         r.notes.forget();
-        r.busy.store(0, Relaxed);
+        if r.busy.load(Relaxed) != 0 {
+            r.busy.store(0, Relaxed);
+        }
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
             r.pages.forget();

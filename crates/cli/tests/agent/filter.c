@@ -235,7 +235,10 @@ static void slow(void) {
     _exit(0);
 }
 
+static volatile int runs_too;
+
 static void *confines_too(void *arg) {
+    runs_too = 1;
     while (!in_the_middle && getenv("LD_PRELOAD"))
         usleep(1000);
     for (int i = 0; i < 2; i++)
@@ -249,6 +252,8 @@ static void *confines_too(void *arg) {
 static void second(void) {
     pthread_t t, u;
     pthread_create(&u, NULL, confines_too, NULL);
+    while (!runs_too)
+        usleep(1000);
     order('s', 900000);
     pthread_create(&t, NULL, slow_reader, NULL);
     while (!slow_one || (!in_the_middle && getenv("LD_PRELOAD")))

@@ -494,9 +494,6 @@ fn take(
             {
                 return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
             }
-            if done > 0 && state::is_sealed() {
-                call.thread.is_cut_short();
-            }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
         };
         // Of a number that is another file's by now the kernel tells what that has.

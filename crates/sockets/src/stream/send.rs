@@ -197,6 +197,7 @@ fn give(
                 // another connection's.
                 if !table::still(fd, s) {
                     lock.unlock();
+                    is_cut_short(call, done);
                     return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
                 }
                 // After a partial success the error belongs to the next call, and so does its SIGPIPE.
@@ -259,8 +260,8 @@ fn give(
             {
                 return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
             }
-            if done > 0 && state::is_sealed() {
-                call.thread.is_cut_short();
+            if !matches!(woken, Woken::TimedOut) {
+                is_cut_short(call, done);
             }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
         };
@@ -293,6 +294,14 @@ fn give(
                 }
             }
         }
+    }
+}
+
+/// A send ends behind `done` octets, perhaps only because nothing is followed any more: then the program's own call goes on.
+#[cold]
+fn is_cut_short(call: &Call, done: usize) {
+    if done > 0 && state::is_sealed() {
+        call.thread.is_cut_short();
     }
 }
 
