@@ -112,8 +112,12 @@ impl Forked {
         let _busy = Busy::begin();
         let Some(state) = state::get() else { return };
         if state::is_sealed() {
-            // The child is not followed either, so it needs none.
-            return state.free_place(birth.place);
+            // The child may be followed: it began before that, and says the rest of itself.
+            return if child > 0 {
+                state.mark_place(birth.place, child as u32)
+            } else {
+                state.free_place(birth.place)
+            };
         }
         if self.parent != state::own_pid() {
             return;

@@ -106,6 +106,11 @@ pub fn seal(hindrance: Reason, recalled: Reason) {
     }
 }
 
+/// Whether [`seal`] waits for no thread any more.
+pub fn is_done() -> bool {
+    SEALER.load(SeqCst) == DONE
+}
+
 /// As [`seal`] in a process that is not followed any more.
 #[inline]
 pub fn wait_for_end() {
@@ -118,9 +123,14 @@ pub fn wait_for_end() {
 fn wait_for_sealer(busy: Busy) {
     WAITERS.fetch_add(1, SeqCst);
     drop(busy);
-    let until = clock::monotonic_ns() + SEALER_NS;
+    let (mut until, mut rounds) = (clock::monotonic_ns() + SEALER_NS, thread::rounds());
     loop {
         let sealer = SEALER.load(SeqCst);
+        let now = thread::rounds();
+        if now != rounds {
+            rounds = now;
+            until = clock::monotonic_ns() + SEALER_NS;
+        }
         // A handler may have interrupted it, or taken it elsewhere by longjmp.
         if sealer == DONE || sealer == table::tid() || clock::monotonic_ns() > until {
             break;

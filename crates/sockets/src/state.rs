@@ -461,6 +461,15 @@ impl State {
         p.ready.store(1, Release);
     }
 
+    /// As [`State::name_place`], where the kernel may not be asked when the process began.
+    pub fn mark_place(&self, Place { index, mark }: Place, pid: u32) {
+        let p = &self.family.header.processes[index as usize % PROCESSES];
+        if p.pid.compare_exchange(mark, pid, AcqRel, Acquire).is_ok() {
+            p.start_time.store(0, Relaxed);
+            p.ready.store(1, Release);
+        }
+    }
+
     /// Gives a reserved place back: nobody was born. What the child would have held may have been closed meanwhile.
     pub fn free_place(&self, Place { index, mark }: Place) {
         self.holds_nothing(index);

@@ -593,6 +593,14 @@ pub fn forget_sleep_on(place: u32) {
 /// which the library did not see run.
 const STUCK_NS: u64 = 10_000_000_000;
 
+/// Looks of [`turn_out`]: whoever waits for the one that does it sees that it goes on.
+static ROUNDS: AtomicU32 = AtomicU32::new(0);
+
+/// So many looks of [`turn_out`] there were, wrapping.
+pub fn rounds() -> u32 {
+    ROUNDS.load(Relaxed)
+}
+
 /// Waits until every other thread has left its call, and is not [`Busy`]: the calls that wake a peer, for one, may be its death under a filter. Those that sleep
 /// are woken, and they and those whose handler runs given `patience` ns. Who is held up in the middle, for want of a processor, or because a peer takes the page away that it touches, is waited for as long as that takes.
 pub fn turn_out(patience: u64) {
@@ -607,6 +615,7 @@ pub fn turn_out(patience: u64) {
         records.filter(|r| r.in_use.load(Acquire) && !me.is_some_and(|m| std::ptr::eq(m, *r)))
     };
     loop {
+        ROUNDS.fetch_add(1, Relaxed);
         let now = clock::monotonic_ns();
         let is_late = now - begun > patience;
         let mut left = 0;

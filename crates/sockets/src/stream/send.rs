@@ -11,7 +11,7 @@ use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
 use crate::{
-    carrier, epoll, fault, foreign, guard, heir, memory, options, promised, service, siblings, state,
+    carrier, epoll, fault, foreign, guard, heir, memory, options, promised, sealed, service, siblings, state,
 };
 use bypath_shm::direction::{ask, position, wait as words};
 use bypath_shm::family::wpath;
@@ -109,6 +109,7 @@ fn give(
     let mut no_room = NoRoom(0);
     let mut doubt = Doubt::new();
     let mut done = 0usize;
+    let number = fd;
     switch::attend();
     fault::between("attended");
     if flags & libc::MSG_ZEROCOPY != 0 {
@@ -197,7 +198,7 @@ fn give(
                 // another connection's.
                 if !table::still(fd, s) {
                     lock.unlock();
-                    is_cut_short(call, done);
+                    is_cut_short(call, s, done, fd, number);
                     return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
                 }
                 // After a partial success the error belongs to the next call, and so does its SIGPIPE.
@@ -261,7 +262,7 @@ fn give(
                 return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
             }
             if !matches!(woken, Woken::TimedOut) {
-                is_cut_short(call, done);
+                is_cut_short(call, s, done, fd, number);
             }
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
         };
@@ -299,8 +300,11 @@ fn give(
 
 /// A send ends behind `done` octets, perhaps only because nothing is followed any more: then the program's own call goes on.
 #[cold]
-fn is_cut_short(call: &Call, done: usize) {
-    if done > 0 && state::is_sealed() {
+fn is_cut_short(call: &Call, s: &Sock, done: usize, fd: i32, number: i32) {
+    // By the number that the program gave, if that is still this connection's. Who seals waits for this thread, but not for one that slept for long.
+    let is_it =
+        || sock::option_u64(number, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(s.end().cookie.load(Relaxed));
+    if done > 0 && fd == number && state::is_sealed() && !sealed::is_done() && is_it() {
         call.thread.is_cut_short();
     }
 }
