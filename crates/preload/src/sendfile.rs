@@ -8,7 +8,7 @@ use crate::errno;
 use crate::io::{settle, user};
 use crate::memory;
 use crate::raw;
-use bypath_sockets::hook::{self, File, FileSend, Parts};
+use bypath_sockets::hook::{self, File, FileSend, Parts, Verdict};
 use bypath_sys::thread::stack_address;
 use bypath_sys::user::IoVec;
 use libc::{c_int, off_t, size_t};
@@ -155,6 +155,13 @@ fn in_pieces(
         } else {
             hook::send_rest(to, user(&iov), flags, handlers)
         };
+        if hook::is_sealed() && matches!(verdict, Verdict::NotOurs) {
+            // The program's own call goes on, or its next one.
+            match done {
+                0 => return None,
+                _ => break,
+            }
+        }
         let sent = settle(verdict, || {
             if flags == 0 && count > PIECE {
                 parts.hold();
@@ -189,7 +196,7 @@ fn in_pieces(
     if offset.is_null() {
         raw::set_position(source.number(), end);
     } else {
-        memory::write(offset, end);
+        memory::trusted_write(offset, end);
     }
     Some(done as isize)
 }

@@ -134,7 +134,11 @@ impl Parts {
     #[inline]
     pub fn number(&self) -> Option<i32> {
         let offered = self.sock.is_some_and(|(s, _)| s.stays.descriptor().is_some());
-        if !offered && table::meaning(self.fd) == self.meaning { Some(self.fd) } else { self.find() }
+        if !offered && table::meaning(self.fd) == self.meaning {
+            return Some(self.fd);
+        }
+        // Nothing means anything any more: as any call that was woken for that.
+        self.find().or_else(|| (!offered && state::is_sealed()).then_some(self.fd))
     }
 
     #[cold]
@@ -170,6 +174,9 @@ impl Parts {
     /// Before a part that sleeps in the kernel, with others to come: the connection stays whatever becomes of the number.
     pub fn hold(&self) -> bool {
         let (Some(t), Some(s)) = (self.thread, self.sock()) else { return false };
+        if state::is_sealed() {
+            return false;
+        }
         // Handlers wait.
         let Some(_call) = Call::enter() else { return false };
         let held = self.joins(s) || stay::beside(s, self.fd, self.meaning);

@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|actions|dirty|whole|second|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|actions|dirty|whole|pieces|messages|second|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -327,6 +328,61 @@ static void whole(void) {
     exchange();
 }
 
+static volatile int filled;
+static int in_messages;
+
+// With no room at all, a file or messages are sent, whose call waits before it has sent anything.
+static void *waiting_writer(void *arg) {
+    enum { N = 100000 };
+    struct iovec v = {next_bytes(N, 0), N};
+    int file = memfd_create("file", 0);
+    if (write(file, bytes, N) != N)
+        die("the file");
+    off_t at = 0;
+    struct mmsghdr m = {.msg_hdr = {.msg_iov = &v, .msg_iovlen = 1}};
+    filled = 2;
+    for (size_t left = N; left > 0;) {
+        ssize_t n = in_messages ? sendmmsg(s, &m, 1, 0) : sendfile(s, file, &at, left);
+        if (n <= 0)
+            die(in_messages ? "sendmmsg" : "sendfile");
+        if (in_messages)
+            n = m.msg_len, v.iov_base = (char *)v.iov_base + n, v.iov_len -= n;
+        left -= n;
+    }
+    sent += N;
+    return arg;
+}
+
+static void waiting(int messages) {
+    pthread_t t;
+    int status;
+    in_messages = messages;
+    kill(other, SIGSTOP);
+    waitpid(other, &status, WUNTRACED);
+    fcntl(s, F_SETFL, O_NONBLOCK);
+    uint64_t before = sent;
+    for (int vain = 0; vain < 30;) {
+        ssize_t n = write(s, next_bytes(4096, 0), 4096);
+        if (n > 0)
+            sent += n, vain = 0;
+        else
+            vain++, usleep(10000);
+    }
+    fcntl(s, F_SETFL, 0);
+    order('r', sent - before + 100000);
+    pthread_create(&t, NULL, waiting_writer, NULL);
+    while (filled != 2)
+        usleep(1000);
+    for (int i = 0; i < 2; i++)
+        usleep(100000);
+    // The other thread goes on without a filter.
+    CONFINE(0, 0, SYS_kill, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask);
+    kill(other, SIGCONT);
+    pthread_join(t, NULL);
+    done();
+    exchange();
+}
+
 // What the program installs for a signal afterwards, from memory that nobody has asked about.
 static void actions(void) {
     char *fresh = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -606,6 +662,8 @@ int main(int argc, char **argv) {
         dirty();
     } else if (!strcmp(how, "whole")) {
         whole();
+    } else if (!strcmp(how, "pieces") || !strcmp(how, "messages")) {
+        waiting(how[0] == 'm');
     } else if (!strcmp(how, "second")) {
         second();
     } else if (!strcmp(how, "listener")) {

@@ -108,6 +108,12 @@ fn a_send_that_waits_is_not_cut_short() {
 }
 
 #[test]
+fn calls_of_several_parts_go_on() {
+    went_home("pieces");
+    went_home("messages");
+}
+
+#[test]
 fn actions_are_installed_afterwards() {
     went_home("actions");
 }
