@@ -70,36 +70,31 @@ fn threads_that_sleep_on_rings_make_their_own_calls() {
     }
 }
 
-/// A peer takes the page away that a thread touches, or it has no processor: it leaves its call before the filter comes.
-#[test]
-fn who_is_in_the_middle_of_a_call_is_waited_for() {
+/// One thread stands at this point for longer than who sleeps is waited for, while another one installs the filter.
+#[track_caller]
+fn stands_still(how: &str, point: &str) {
     if confined("failing").is_none() {
         return;
     }
-    let slow = [("BYPATH_TEST_RAISE", "copied-out:0"), ("BYPATH_TEST_DEFER", "0")];
-    let ran = same(program(), &["slow"], &slow);
-    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+    let ran = same(program(), &[how], &[("BYPATH_TEST_RAISE", point), ("BYPATH_TEST_DEFER", "0")]);
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{how}: {}", ran.complaints);
+}
+
+/// A peer takes the page away that a thread touches, or it has no processor: it leaves its call before the filter comes.
+#[test]
+fn who_is_in_the_middle_of_a_call_is_waited_for() {
+    stands_still("slow", "copied-out:0");
 }
 
 #[test]
 fn two_threads_confine_all_at_once() {
-    if confined("failing").is_none() {
-        return;
-    }
-    let slow = [("BYPATH_TEST_RAISE", "copied-out:0"), ("BYPATH_TEST_DEFER", "0")];
-    let ran = same(program(), &["second"], &slow);
-    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+    stands_still("second", "copied-out:0");
 }
 
 /// Nor is the kernel asked anything before a read of something else, by who did not know yet that there is nothing to ask for.
 #[test]
 fn who_was_about_to_say_that_it_has_sent_has_nobody_look() {
-    if confined("failing").is_none() {
-        return;
-    }
-    let slow = [("BYPATH_TEST_RAISE", "unlocked:0"), ("BYPATH_TEST_DEFER", "0")];
-    let ran = same(program(), &["dirty"], &slow);
-    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+    stands_still("dirty", "unlocked:0");
 }
 
 #[test]
