@@ -138,7 +138,15 @@ pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize,
     Ok(unix::recv(socket.as_raw_fd(), room, 3)?.map(owned))
 }
 
-/// The same of whom the caller relies on, who may send any kind of descriptor.
+/// The octets alone of the next message on a socket that nobody but the calling thread reads.
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn receive_octets(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<usize>> {
+    unix::recv_octets(socket.as_raw_fd(), room, 3)
+}
+
+/// As [`receive`] of whom the caller relies on, who may send any kind of descriptor.
 ///
 /// # Errors
 /// Those of [`receive`].

@@ -5,7 +5,7 @@ mod message;
 mod receive;
 
 pub use message::*;
-pub use receive::{recv, recv_relied_on};
+pub use receive::{recv, recv_octets, recv_relied_on};
 
 use crate::syscall::{check, syscall};
 use crate::turn::{self, Turn};

@@ -301,7 +301,7 @@ impl Asked {
     fn next(&mut self, longest: Option<u64>) -> Result<Option<&str>, QueryError> {
         let path = || self.path.clone();
         let len = loop {
-            match seqpacket::receive(self.socket.as_fd(), &mut self.room) {
+            match seqpacket::receive_octets(self.socket.as_fd(), &mut self.room) {
                 Ok(None) => {
                     let mut wait = [PollFd { fd: self.socket.as_raw_fd(), events: 1, revents: 0 }];
                     if ppoll(&mut wait, longest, 0) == Ok(0) {
@@ -309,8 +309,8 @@ impl Asked {
                         return Err(QueryError::Silent { path: path(), pid });
                     }
                 }
-                Ok(Some((0, _))) | Err(_) => return Err(self.closed()),
-                Ok(Some((len, _))) => break len,
+                Ok(Some(0)) | Err(_) => return Err(self.closed()),
+                Ok(Some(len)) => break len,
             }
         };
         let malformed = || QueryError::Malformed { path: path() };

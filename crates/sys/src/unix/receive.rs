@@ -51,7 +51,23 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     recv_here(s, bytes, floor)
 }
 
-/// The same of whom the caller has chosen to rely on, as a program does on its netstack service: what he sends, sockets too, comes into the program's table at
+/// As [`recv`] on a socket that nobody but the calling thread reads: a message that brings nothing needs no thread. Its length.
+///
+/// # Errors
+/// Those of [`recv`].
+pub fn recv_octets(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<usize>> {
+    if brings_descriptors(s) == Some(true) {
+        let got = recv(s, bytes, floor)?;
+        return Ok(got.map(|got| {
+            got.fds[..got.fd_count].iter().for_each(|file| fd::close(*file));
+            got.len
+        }));
+    }
+    // The kernel gives none to who has no room for them.
+    Ok(recv_raw(s, bytes, &mut [0u8; 0])?.map(|(len, ..)| len))
+}
+
+/// As [`recv`] of whom the caller has chosen to rely on, as a program does on its netstack service: what he sends, sockets too, comes into the program's table at
 /// once, whoever he is.
 ///
 /// # Errors
@@ -240,7 +256,7 @@ mod tests {
     use super::super::send;
     use super::super::tests::pair;
     use super::*;
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::{AsRawFd, IntoRawFd};
 
     #[cfg(target_arch = "x86_64")]
     #[test]
@@ -282,5 +298,24 @@ mod tests {
         fd::close(theirs);
         assert!(matches!(heard(ours), Ok(Some((0, 0, _)))));
         [ours, memory, bell, reader].into_iter().for_each(fd::close);
+    }
+
+    #[test]
+    fn octets_come_without_what_is_sent_along() {
+        const FLOOR: i32 = 700;
+        let [ours, theirs] = pair();
+        let mut room = [0u8; 8];
+        assert_eq!(recv_octets(ours, &mut room, FLOOR), Ok(None));
+        send(theirs, b"alone", &[]).unwrap();
+        assert_eq!((recv_octets(ours, &mut room, FLOOR), &room[..5]), (Ok(Some(5)), &b"alone"[..]));
+        let (reader, writer) = std::io::pipe().unwrap();
+        send(theirs, b"both", &[writer.as_raw_fd()]).unwrap();
+        drop(writer);
+        assert_eq!((recv_octets(ours, &mut room, FLOOR), &room[..4]), (Ok(Some(4)), &b"both"[..]));
+        let is_over = crate::poll::now(reader.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0;
+        assert!(is_over, "it was not closed");
+        fd::close(theirs);
+        assert_eq!(recv_octets(ours, &mut room, FLOOR), Ok(Some(0)));
+        fd::close(ours);
     }
 }
