@@ -5,11 +5,11 @@
 //! need beside them may be answered by an error or by the process's death. The other one are descriptors of which the table here
 //! would not be true: what one thread closes and opens means nothing for the others, or another process does it unseen.
 
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Sock};
 use crate::thread::{Busy, Call};
 use crate::{cut, epoll, flush, foreign, fork, home, rendezvous, service, state, thread, udp};
 use bypath_shm::reason::Reason;
-use bypath_sys::{clock, futex, page, process};
+use bypath_sys::{clock, futex, page, process, sock};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Longest wait for threads that sleep on rings.
@@ -53,10 +53,11 @@ pub fn tables_differ() {
 /// on, it would be the death of the process at the next call of this library, or mean another socket by its number.
 #[cold]
 pub fn seal(hindrance: Reason, recalled: Reason) {
-    if SEALER.load(Acquire) == DONE || state::is_memory_of_another() {
+    let busy = Busy::begin();
+    // Who has sealed waits for who asks the kernel.
+    if is_done() || state::is_memory_of_another() {
         return;
     }
-    let busy = Busy::begin();
     if state::is_sealed() {
         return wait_for_sealer(busy);
     }
@@ -111,11 +112,23 @@ pub fn is_done() -> bool {
     SEALER.load(SeqCst) == DONE
 }
 
+/// Of a call on `s` that was woken as nothing is followed any more, whether `fd` still means that: another thread may have closed it, and opened something. `None`: there is no telling,
+/// as who seals waits for the calling thread no more, and may have a filter.
+#[cold]
+pub fn still(fd: i32, s: &Sock) -> Option<bool> {
+    let cookie = || sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE);
+    (state::is_sealed() && !is_done()).then(|| cookie() == Ok(s.end().cookie.load(Relaxed)))
+}
+
 /// As [`seal`] in a process that is not followed any more.
 #[inline]
 pub fn wait_for_end() {
-    if SEALER.load(Acquire) != DONE && !state::is_memory_of_another() {
-        wait_for_sealer(Busy::begin());
+    if SEALER.load(Acquire) == DONE {
+        return;
+    }
+    let busy = Busy::begin();
+    if !is_done() && !state::is_memory_of_another() {
+        wait_for_sealer(busy);
     }
 }
 

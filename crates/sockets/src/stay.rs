@@ -4,6 +4,7 @@
 //! last descriptor gives the sleepers one of the library's own, and whose call is the last to return closes that. A call that
 //! goes in [parts](crate::parts) keeps it from one to the next.
 
+use crate::fault;
 use crate::life;
 use crate::parts;
 use crate::state;
@@ -88,6 +89,7 @@ impl Staying {
         }
         let r = f();
         call.thread.going.set_part(self.part);
+        fault::between("slept");
         (r, self.goes_on(call, s, fd))
     }
 

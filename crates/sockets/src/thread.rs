@@ -7,6 +7,7 @@
 use crate::others;
 use crate::parts::Going;
 use crate::raised::Notes;
+use crate::sealed;
 use crate::state;
 use crate::stay;
 use crate::table::Sock;
@@ -312,7 +313,12 @@ const INTERRUPTED: u32 = 2;
 impl Busy {
     /// From now on. Whether anything is followed is to be asked after it.
     pub fn begin() -> Busy {
-        mine().map_or(Busy(None), Busy::of)
+        match MINE.get() {
+            Some(t) => Busy::of(t),
+            // Nothing is followed, nobody waits, and a filter may forbid what it takes to know the thread.
+            None if sealed::is_done() => Busy(None),
+            None => enter().map_or(Busy(None), Busy::of),
+        }
     }
 
     /// Of the calling thread.

@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|actions|dirty|whole|pieces|messages|second|listener
+// Usage: filter prctl|number|replaces|strict|failing|epoll|edge|threads|slow|fork|full|beside|stuck|stuck-unseen|stuck-unsent|starved|actions|dirty|whole|pieces|messages|second|reused|later|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -271,6 +271,61 @@ static void second(void) {
     _exit(0);
 }
 
+static volatile int confines;
+
+// Between the end of a sleep and what comes then.
+static void is_late(int signal) {
+    (void)signal;
+    if (in_the_middle || !confines || gettid() != slow_one)
+        return;
+    for (in_the_middle = 1; !goes_on;)
+        sched_yield();
+}
+
+static void *waiting_reader(void *arg) {
+    char ten[10];
+    slow_one = gettid();
+    ssize_t n = read(s, ten, sizeof ten);
+    // Where the number was looked up anew.
+    if (n < 0 && errno == EBADF)
+        n = read(s, ten, sizeof ten);
+    if (n != sizeof ten)
+        die("a read");
+    came(ten, sizeof ten, 0);
+    return arg;
+}
+
+static void *replaces(void *arg) {
+    int pair[2], old = s;
+    if (pipe(pair) || write(pair[1], "of another", 10) != 10)
+        die("a pipe");
+    while (!in_the_middle && getenv("LD_PRELOAD"))
+        sched_yield();
+    s = dup(old);
+    if (s < 0 || dup2(pair[0], old) != old)
+        die("another number");
+    goes_on = 1;
+    return arg;
+}
+
+// The number of a read that waits is another file's by the time that it is to go on, as the filter came.
+static void reused(void) {
+    pthread_t t, u;
+    pthread_create(&t, NULL, waiting_reader, NULL);
+    // Asleep for good: at first it looks around.
+    for (int i = 0; i < 5 || !slow_one; i++)
+        usleep(100000);
+    confines = 1;
+    pthread_create(&u, NULL, replaces, NULL);
+    usleep(10000);
+    CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask);
+    pthread_join(u, NULL);
+    order('s', 10);
+    pthread_join(t, NULL);
+    done();
+    exchange();
+}
+
 static void *slow_writer(void *arg) {
     slow_one = gettid();
     give(100, 0);
@@ -497,6 +552,31 @@ static void beside(void) {
     exchange();
 }
 
+static volatile int opened;
+
+// Its first call that the library sees comes under the filter.
+static void *opens_late(void *arg) {
+    while (!confined)
+        sched_yield();
+    int set = epoll_create1(0);
+    say(set >= 0 && !close(set) && !unshare(0) ? "done\n" : "not done\n");
+    opened = 1;
+    for (;;)
+        sched_yield();
+    return arg;
+}
+
+static void later(void) {
+    pthread_t t;
+    under_way();
+    pthread_create(&t, NULL, opens_late, NULL);
+    CONFINE(1, SECCOMP_FILTER_FLAG_TSYNC, SYS_epoll_create1, SYS_unshare, SYS_sched_yield, SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq);
+    confined = 1;
+    while (!opened)
+        sched_yield();
+    after();
+}
+
 static volatile int written;
 
 // The other thread may make no more calls than that.
@@ -610,6 +690,8 @@ int main(int argc, char **argv) {
     narrow = !strcmp(how, "full") || !strcmp(how, "beside") || !strncmp(how, "stuck", 5) ? 10000 : 0;
     if (!strcmp(how, "slow") || !strcmp(how, "second") || !strcmp(how, "dirty"))
         signal(SIGUSR2, dawdles);
+    if (!strcmp(how, "reused"))
+        signal(SIGUSR2, is_late);
     connection();
     warm_up();
     if (!strcmp(how, "prctl") || !strcmp(how, "number")) {
@@ -666,6 +748,10 @@ int main(int argc, char **argv) {
         waiting(how[0] == 'm');
     } else if (!strcmp(how, "second")) {
         second();
+    } else if (!strcmp(how, "reused")) {
+        reused();
+    } else if (!strcmp(how, "later")) {
+        later();
     } else if (!strcmp(how, "listener")) {
         listener();
     } else {

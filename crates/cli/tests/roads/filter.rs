@@ -98,6 +98,16 @@ fn who_was_about_to_say_that_it_has_sent_has_nobody_look() {
 }
 
 #[test]
+fn what_another_thread_opened_by_the_number_is_not_read() {
+    stands_still("reused", "slept:0");
+}
+
+#[test]
+fn a_thread_that_was_not_known_before_is_asked_nothing() {
+    went_home("later");
+}
+
+#[test]
 fn a_send_that_waits_is_not_cut_short() {
     went_home("whole");
 }

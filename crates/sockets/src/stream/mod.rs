@@ -67,6 +67,8 @@ pub enum Step {
     NotOurs,
     /// The same on a netstack service's socket.
     Served,
+    /// Its number means something else by now, and nothing is followed any more.
+    Gone,
 }
 
 /// What becomes of a call that dup2 has taken the number from. There was no moment at which that meant nothing, so it is for what has it now: unless a part of
@@ -95,6 +97,7 @@ impl Step {
             Step::Cold(s) => cold(s, flags, sending),
             Step::NotOurs => Some(Verdict::NotOurs),
             Step::Served => Some(Verdict::Served),
+            Step::Gone => Some(Verdict::Done(Moved::failed(Errno::BADF))),
         }
     }
 }

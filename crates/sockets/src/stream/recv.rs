@@ -13,7 +13,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::{
-    carrier, cut, epoll, fault, foreign, guard, heir, kept, options, others, over, promised, service,
+    carrier, cut, epoll, fault, foreign, guard, heir, kept, options, others, over, promised, sealed, service,
 };
 use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
 use bypath_shm::family::wpath;
@@ -84,6 +84,9 @@ pub fn recv(
     }
     if moved.is(Errno::BADF) && s.is_replaced(fd) {
         return replaced(s, rest_since.is_some());
+    }
+    if moved.is(Errno::BADF) && sealed::still(fd, s) == Some(false) {
+        return Step::Gone;
     }
     if moved.is_some() {
         guard::moved(s, false);

@@ -11,7 +11,7 @@ use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
 use crate::{
-    carrier, epoll, fault, foreign, guard, heir, memory, options, promised, sealed, service, siblings, state,
+    carrier, epoll, fault, foreign, guard, heir, memory, options, promised, sealed, service, siblings,
 };
 use bypath_shm::direction::{ask, position, wait as words};
 use bypath_shm::family::wpath;
@@ -58,6 +58,9 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> S
             return Step::Done(Moved::failed(Errno::PIPE));
         }
         return replaced(s, rest_since.is_some());
+    }
+    if moved.is(Errno::BADF) && sealed::still(fd, s) == Some(false) {
+        return Step::Gone;
     }
     if moved.is_some() {
         guard::moved(s, true);
@@ -301,10 +304,8 @@ fn give(
 /// A send ends behind `done` octets, perhaps only because nothing is followed any more: then the program's own call goes on.
 #[cold]
 fn is_cut_short(call: &Call, s: &Sock, done: usize, fd: i32, number: i32) {
-    // By the number that the program gave, if that is still this connection's. Who seals waits for this thread, but not for one that slept for long.
-    let is_it =
-        || sock::option_u64(number, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(s.end().cookie.load(Relaxed));
-    if done > 0 && fd == number && state::is_sealed() && !sealed::is_done() && is_it() {
+    // By the number that the program gave, if that is still this connection's.
+    if done > 0 && fd == number && sealed::still(number, s) == Some(true) {
         call.thread.is_cut_short();
     }
 }
