@@ -53,11 +53,7 @@ pub fn tables_differ() {
 /// on, it would be the death of the process at the next call of this library, or mean another socket by its number.
 #[cold]
 pub fn seal(hindrance: Reason, recalled: Reason) {
-    let busy = Busy::begin();
-    // Who has sealed waits for who asks the kernel.
-    if is_done() || state::is_memory_of_another() {
-        return;
-    }
+    let Some(busy) = begun() else { return };
     if state::is_sealed() {
         return wait_for_sealer(busy);
     }
@@ -123,13 +119,21 @@ pub fn still(fd: i32, s: &Sock) -> Option<bool> {
 /// As [`seal`] in a process that is not followed any more.
 #[inline]
 pub fn wait_for_end() {
-    if SEALER.load(Acquire) == DONE {
-        return;
-    }
-    let busy = Busy::begin();
-    if !is_done() && !state::is_memory_of_another() {
+    if SEALER.load(Acquire) != DONE
+        && let Some(busy) = begun()
+    {
         wait_for_sealer(busy);
     }
+}
+
+/// The calling thread is busy before it asks the kernel whose memory this is: who seals waits for it. `None`: another process's, or there is nothing left to do.
+fn begun() -> Option<Busy> {
+    // A vfork child is none of the parent's threads.
+    if is_done() || state::SHARERS.load(Relaxed) != 0 && state::is_memory_of_another() {
+        return None;
+    }
+    let busy = Busy::begin();
+    (!is_done() && !state::is_memory_of_another()).then_some(busy)
 }
 
 /// Another thread seals, or has: when this returns there is nothing left to do. `busy`: the calling thread has not looked like one that has left.
