@@ -27,6 +27,8 @@ pub struct Patience {
     user: AtomicU64,
     /// For octets that were told to be there.
     octets: Budget,
+    /// The last while of that which was paid for.
+    paid: Paid,
     /// For room in rings.
     pub room: Budget,
 }
@@ -34,7 +36,12 @@ pub struct Patience {
 /// Those beyond share some.
 const USERS: usize = 16;
 static PATIENCE: [Patience; USERS] = [const {
-    Patience { user: AtomicU64::new(0), octets: Budget::new(PATIENCE_NS), room: Budget::new(PATIENCE_NS) }
+    Patience {
+        user: AtomicU64::new(0),
+        octets: Budget::new(PATIENCE_NS),
+        paid: Paid::new(),
+        room: Budget::new(PATIENCE_NS),
+    }
 }; USERS];
 
 /// Of whoever is at the other end.
@@ -110,20 +117,21 @@ fn is_alone(s: &'static Sock) -> bool {
     !s.has(flag::HANDED_OVER | flag::SPREAD) && state::get().is_some_and(|state| life::holds_alone(s, state))
 }
 
-/// Of a receive that waits: since when it waits for what was told to be there (ns), 0 = it does not.
+/// Of a receive that waits: since when it does so for what was told to be there (ns), at whose expense. However that ends it was waited: who gives octets back in time
+/// can take others away.
 #[derive(Debug)]
-pub struct Lack(u64);
+pub struct Lack(Option<(u64, &'static Patience)>);
 
 impl Lack {
     pub fn new() -> Lack {
-        Lack(0)
+        Lack(None)
     }
 
     /// When to look again at the latest, before `until`, as so many octets are there; `None`: others are not, and were waited for.
     #[inline]
     pub fn bound(&mut self, s: &'static Sock, conn: &Conn, seen: u64, until: Deadline) -> Option<Deadline> {
         if s.promised.load(Relaxed) == 0 {
-            self.0 = 0;
+            self.ends();
             return Some(until);
         }
         self.bound_of_promise(s, conn, seen, until)
@@ -138,24 +146,101 @@ impl Lack {
         until: Deadline,
     ) -> Option<Deadline> {
         if !is_open(s, seen) {
-            self.0 = 0;
+            self.ends();
             return Some(until);
         }
         let now = clock::monotonic_ns();
-        if self.0 == 0 {
-            self.0 = now;
+        let (since, his) = *self.0.get_or_insert_with(|| (now, patience(conn)));
+        match his.octets.left().max(LEAST_NS).saturating_sub(now.saturating_sub(since)) {
+            0 => None,
+            left => Some(until.or_after(left)),
         }
-        let left = patience(conn).octets.left().max(LEAST_NS).saturating_sub(now.saturating_sub(self.0));
-        if left == 0 {
-            patience(conn).octets.spend(self.0);
-            return None;
-        }
-        Some(until.or_after(left))
     }
 
     /// Whether a sleep ended sooner than its caller said.
     #[inline]
     pub fn is_there(&self) -> bool {
-        self.0 != 0
+        self.0.is_some()
+    }
+
+    #[inline]
+    fn ends(&mut self) {
+        if let Some((since, his)) = self.0.take() {
+            his.pay(since);
+        }
+    }
+}
+
+impl Drop for Lack {
+    #[inline]
+    fn drop(&mut self) {
+        self.ends();
+    }
+}
+
+impl Patience {
+    #[cold]
+    fn pay(&self, since: u64) {
+        let now = clock::monotonic_ns();
+        self.octets.spend(now.saturating_sub(self.paid.newly(since, now)));
+    }
+}
+
+/// A while, in parts of 2^16 ns: when it ended (48 bits) and how long it was (16 bits). What many threads wait for at once, as an honest peer takes all of its rings back, is
+/// paid for once.
+#[derive(Debug)]
+struct Paid(AtomicU64);
+
+impl Paid {
+    const LONGEST: u64 = 0xFFFF;
+
+    const fn new() -> Paid {
+        Paid(AtomicU64::new(0))
+    }
+
+    /// How much (ns) from `since` to `now` (monotonic, ns) nobody has paid for. A part of it may be paid for twice.
+    fn newly(&self, since: u64, now: u64) -> u64 {
+        let (since, now) = (since >> 16, now >> 16);
+        let longer = |paid: u64| {
+            let until = paid >> 16;
+            let from = until - (paid & Self::LONGEST).min(until);
+            let is_apart = since > until;
+            let (from, newly) = if is_apart {
+                (since, now.saturating_sub(since))
+            } else {
+                (from.min(since), now.saturating_sub(until) + from.saturating_sub(since))
+            };
+            let until = until.max(now);
+            (until << 16 | (until - from).min(Self::LONGEST), newly)
+        };
+        let mut newly = 0;
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |paid| {
+            let (paid, more) = longer(paid);
+            newly = more;
+            Some(paid)
+        });
+        newly << 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_at_once_is_paid_for_once() {
+        let paid = Paid::new();
+        let pays = |since: u64, now: u64| paid.newly(since << 16, now << 16) >> 16;
+        assert_eq!(pays(1000, 1100), 100);
+        assert_eq!((pays(1000, 1100), pays(1050, 1100), pays(1050, 1120)), (0, 0, 20));
+        assert_eq!(pays(900, 1130), 110, "before and behind");
+        assert_eq!(pays(900, 1130), 0);
+        assert_eq!(pays(2000, 2010), 10, "apart");
+        assert_eq!(pays(1000, 2020), 1010, "what is forgotten is paid for again");
+        assert_eq!(
+            (pays(100_000, 200_000), pays(100_000, 200_000)),
+            (100_000, 34_465),
+            "longer than it counts"
+        );
     }
 }

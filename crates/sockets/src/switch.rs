@@ -10,8 +10,8 @@ use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
 use crate::{
-    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, over, siblings, uring, whose,
-    wish,
+    cut, epoll, fault, flush, guard, heir, leaving, life, log, memory, options, over, promised, siblings,
+    uring, whose, wish,
 };
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait, writer_flag};
@@ -507,20 +507,26 @@ fn sent_again(s: &Sock, conn: &Conn) -> Option<u64> {
     (taken >= before && is_all()).then(|| taken - before)
 }
 
-/// Free ring bytes for the writer whose true tail is `tail`, by the head as it is now.
-pub fn free_space(s: &Sock, conn: &Conn, tail: u64) -> Result<u64, Poisoned> {
-    let w = &s.end().w;
+/// Free ring bytes for the writer whose true tail is `tail`, by the head as it is now, or was seen before: it does not go back. Who has been told of room finds it,
+/// whatever a reader says by then.
+pub fn room(s: &Sock, conn: &Conn, tail: u64) -> Result<u64, Poisoned> {
     let size = conn.tx.size();
-    let free = conn.out().space(tail, size)?;
+    let used = position::distance(s.end().w.head_cache.load(Relaxed), tail);
+    Ok(conn.out().space(tail, size)?.max(size.saturating_sub(used)))
+}
+
+/// How much of that may be used.
+pub fn of_room(s: &Sock, conn: &Conn, free: u64) -> u64 {
+    let w = &s.end().w;
     let limit = u64::from(w.limit.load(Relaxed));
     if limit == 0 {
-        return Ok(free);
+        return free;
     }
     if conn.out().path() == Path::Ring && is_drained(s) {
         w.limit.store(0, Relaxed);
-        return Ok(free);
+        return free;
     }
-    Ok(limit.saturating_sub(size - free))
+    limit.saturating_sub(conn.tx.size() - free)
 }
 
 /// Whether the carrier has room for a ring again. R has said that it has read everything, which need not be true: what is in the ring must find
@@ -539,10 +545,20 @@ pub fn can_take_back(s: &Sock, conn: &Conn) -> bool {
 
 /// Whether a waiting writer should go on: a quarter of what it may use is free.
 pub fn has_space(s: &Sock, conn: &Conn) -> bool {
-    let free = free_space(s, conn, s.end().w.tail.load(Relaxed));
-    let limit = u64::from(s.end().w.limit.load(Relaxed));
-    let usable = if limit == 0 { conn.tx.size() } else { limit };
-    free.map_or(true, |f| f >= usable / 4)
+    let w = &s.end().w;
+    let seen = w.head_cache.load(Relaxed);
+    let tail = w.tail.load(Relaxed);
+    let Ok(free) = room(s, conn, tail) else { return true };
+    let usable = of_room(s, conn, free);
+    let limit = u64::from(w.limit.load(Relaxed));
+    let all = if limit == 0 { conn.tx.size() } else { limit };
+    let has = usable >= all / 4;
+    if has && promised::is_doubted(conn) {
+        // Not where another thread has seen more, or begun another ring.
+        let head = position::back(tail, conn.tx.size() - free);
+        let _ = w.head_cache.compare_exchange(seen, head, Relaxed, Relaxed);
+    }
+    has
 }
 
 /// Ring bytes waiting to be read.

@@ -2,6 +2,9 @@
  *
  *   trust threads|poll|epoll   prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
+ *   trust room                 prints its port, echoes to one until a piece ends with FLOOD, and sends octets for each line it hears, behind a poll for room:
+ *                              room, sent; for "fill" as many as there is room for
+ *   trust octets               the same, but receives one, behind a poll for octets: octets, received
  *   trust herd                 as poll, with four threads for each connection, of which one gets what all were told of
  *   trust drip PORT            sends single octets by eight connections, with long pauses, and hears as many
  *   trust sink                 as threads, without answers to control characters; a piece with FLOOD in it has another thread shut the connection down a
@@ -129,15 +132,15 @@ static void ended(int s) {
     fflush(stdout);
 }
 
-static int wait_for(int s) {
-    struct pollfd one = {.fd = s, .events = POLLIN};
+static int wait_for(int s, short what) {
+    struct pollfd one = {.fd = s, .events = what};
     return poll(&one, 1, -1);
 }
 
 static void *one(void *argument) {
     int s = (int)(long)argument;
     unsigned char *end = area(PIECE);
-    for (unsigned turn = s; (!(polls || is_herd) || wait_for(s) >= 0) && serve(s, end, turn); turn++)
+    for (unsigned turn = s; (!(polls || is_herd) || wait_for(s, POLLIN) >= 0) && serve(s, end, turn); turn++)
         ;
     munmap(end - PIECE, PIECE + PAGE);
     ended(s);
@@ -203,6 +206,45 @@ static int echoed(unsigned char *piece) {
         for (ssize_t i = 0; i < n; i++)
             piece[i] |= 0x80;
         send(s, piece, n, MSG_NOSIGNAL);
+    }
+}
+
+static void say(const char *what) {
+    puts(what);
+    fflush(stdout);
+}
+
+/* Waits until poll tells of something, and until it is told to go on. */
+static int is_told(int s, short events, const char *what) {
+    static char line[16];
+    if (wait_for(s, events) != 1)
+        fail("poll");
+    say(what);
+    if (!fgets(line, sizeof line, stdin))
+        exit(0);
+    return *line;
+}
+
+static void room(void) {
+    int s = echoed(area(PIECE) - PIECE);
+    for (;;) {
+        int fills = is_told(s, POLLOUT, "room") == 'f';
+        if (!fills && send(s, flood, PAGE, MSG_NOSIGNAL) != PAGE)
+            fail("send");
+        while (fills && send(s, flood, PAGE, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+            ;
+        say("sent");
+    }
+}
+
+static void octets(void) {
+    int s = echoed(area(PIECE) - PIECE);
+    char octet;
+    for (;;) {
+        is_told(s, POLLIN, "octets");
+        if (recv(s, &octet, 1, 0) != 1)
+            return say(strerror(errno));
+        say("received");
     }
 }
 
@@ -311,6 +353,10 @@ int main(int count, char **words) {
         threads();
     if (!strcmp(mode, "epoll"))
         set();
+    if (!strcmp(mode, "room"))
+        return room(), 0;
+    if (!strcmp(mode, "octets"))
+        return octets(), 0;
     if (!strcmp(mode, "strict"))
         strict(count > 2 ? atoi(words[2]) : 0);
     if (!strcmp(mode, "exec")) {

@@ -260,6 +260,88 @@ fn an_allowed_user_cannot_keep_who_was_told_of_octets_waiting_for_them() {
     }
 }
 
+/// The victim goes on to something else. Where the ring ends then.
+fn ends_echo(m: &Mapped, bell: &OwnedFd) -> u64 {
+    let tail = m.out().t.tail.load(SeqCst);
+    m.ring.copy_from_slice(tail, &[0x7f]);
+    m.out().publish(tail + 1);
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    tail + 1
+}
+
+/// Each receive gets what poll told, after a while.
+#[test]
+fn an_allowed_user_cannot_hold_one_receive_after_another() {
+    let Some(folder) = allowed::folder("an_allowed_user_cannot_hold_one_receive_after_another") else {
+        return;
+    };
+    let mut server = Process::by(folder.command(), &["octets"]);
+    let Flood { line, m, bell } = Flood::to(port(&mut server));
+    let at = ends_echo(&m, &bell);
+    let shows = |at: u64, path: Path| m.out().h.head.store(Head::new(at, path).raw(), SeqCst);
+    let mut heard = Vec::new();
+    until("the echo does not end", || m.out().h.head.load(SeqCst) == Head::new(at, Path::Ring).raw());
+    while heard.iter().all(|said| said == "received") && heard.len() < 5 {
+        m.out().publish(at + 1);
+        shows(at, Path::Ring);
+        let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+        server.expect("octets", "a poll");
+        shows(at, Path::Kernel);
+        server.tell("go");
+        std::thread::sleep(Duration::from_millis(900));
+        line.say(&[1]);
+        heard.push(server.line("a receive"));
+    }
+    assert_eq!(heard, ["received", "received", "Connection reset by peer"]);
+}
+
+/// Where there was room there is none by the time of the send.
+#[test]
+fn an_allowed_user_cannot_keep_who_was_told_of_room_waiting_for_it() {
+    let name = "an_allowed_user_cannot_keep_who_was_told_of_room_waiting_for_it";
+    let Some(folder) = allowed::folder(name) else { return };
+    let mut server = Process::by(folder.command(), &["room"]);
+    let Flood { line, m, bell } = Flood::to(port(&mut server));
+    let (inc, size) = (m.inc(), m.ring.size());
+    ends_echo(&m, &bell);
+    let sends = |server: &mut Process| {
+        server.expect("room", "a poll");
+        server.tell("go");
+    };
+    let shows = |position: u64| inc.h.head.store(Head::new(position, Path::Ring).raw(), SeqCst);
+    until("no ring begins", || {
+        sends(&mut server);
+        server.expect("sent", "a send to one who reads");
+        inc.ra.ask.store(ask::CONSENT, SeqCst);
+        line.hear();
+        inc.path() != Path::Kernel
+    });
+    until("not enough comes by the ring", || {
+        sends(&mut server);
+        server.expect("sent", "a send to one who reads by the ring");
+        let tail = inc.t.tail.load(SeqCst);
+        shows(tail);
+        tail > size
+    });
+    // It is full, for a moment half of it is read, and by the time of the send nothing was; and reading goes on.
+    server.expect("room", "a poll");
+    server.tell("fill");
+    server.expect("sent", "sends for which there is room");
+    let reads = || {
+        inc.h.carrier_read.fetch_add(1, SeqCst);
+        let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+    };
+    let said = peer::beside(reads, || {
+        let tail = inc.t.tail.load(SeqCst);
+        shows(tail - size / 2);
+        server.expect("room", "a poll");
+        shows(tail - size);
+        server.tell("go");
+        server.line_within(Duration::from_secs(1))
+    });
+    assert_eq!((said.as_deref(), inc.path()), (Some("sent"), Path::Ring));
+}
+
 /// Each thread is told of what another one gets, and waits: nobody has taken anything back.
 #[test]
 fn who_is_told_of_what_another_thread_receives_is_told_of_no_reset() {

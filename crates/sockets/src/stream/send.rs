@@ -337,10 +337,10 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     }
     let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
     if free < len as u64 || free > size || w.limit.load(Relaxed) != 0 {
-        match switch::free_space(s, conn, tail) {
+        match switch::room(s, conn, tail) {
             Ok(now) => {
-                free = now;
-                w.head_cache.store(tail.wrapping_sub(size - free.min(size)), Relaxed);
+                w.head_cache.store(position::back(tail, size - now), Relaxed);
+                free = switch::of_room(s, conn, now);
             }
             Err(_) => return Put::Poisoned,
         }
