@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
@@ -36,7 +36,7 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 /// It cannot be written, it is another user's, or it was given up.
 pub fn create(path: &Path, mode: Mode, gives_up: impl Fn() -> bool) -> io::Result<File> {
     loop {
-        match Place::of(path)?.open(mode) {
+        match Place::of(path, true)?.open(mode) {
             // A socket is, too, for another reason.
             Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) && is_fifo(path) => {}
             opened => return opened,
@@ -48,12 +48,20 @@ pub fn create(path: &Path, mode: Mode, gives_up: impl Fn() -> bool) -> io::Resul
     }
 }
 
-/// Whether no link of another user's, in a folder to which others may write, leads to what a path names, or nothing of theirs is it.
+/// Opens a file to read and append to, and makes it if there is none, at a path that leads there as [`create`] wants it, but is no link itself. Where it is, by a path
+/// without links: who follows none gets there again, whatever the owner of a folder on the way does.
 ///
 /// # Errors
 /// As [`create`].
-pub fn check_way(path: &Path) -> io::Result<()> {
-    Place::of(path).map(drop)
+pub fn append_to(path: &Path) -> io::Result<(File, OsString)> {
+    let place = Place::of(path, false)?;
+    // Whatever is there by now: nobody waits for it.
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | careful;
+    let file = fs::openat(&place.folder, &*place.name, flags, PRIVATE)?;
+    let link = format!("/proc/self/fd/{}", place.folder.as_raw_fd());
+    let folder = fs::readlink(link, Vec::new())?.into_bytes();
+    Ok((file.into(), Path::new(OsStr::from_bytes(&folder)).join(&place.name).into_os_string()))
 }
 
 fn is_fifo(path: &Path) -> bool {
@@ -69,7 +77,8 @@ struct Place {
 }
 
 impl Place {
-    fn of(path: &Path) -> io::Result<Place> {
+    /// `is_led`: also by a link that it names itself.
+    fn of(path: &Path, is_led: bool) -> io::Result<Place> {
         let mut left = LINKS;
         let mut folder = beginning(path.as_os_str())?;
         let mut names = backwards(path.as_os_str());
@@ -85,7 +94,7 @@ impl Place {
             if is_link || is_last {
                 check(&folder, &found)?;
             }
-            if !is_link && is_last {
+            if is_last && !(is_link && is_led) {
                 return Ok(Place { folder, name, is_of_proc: false });
             }
             if !is_link {

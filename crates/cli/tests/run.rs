@@ -2,6 +2,7 @@
 
 mod common;
 
+use bypath_shm::stats::RECORD_SIZE;
 use common::{TempDir, bypath, preload_library, run, skip, stderr, stdout};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -622,6 +623,34 @@ fn statistics_file_is_made_absolute_and_checked() {
         assert_eq!((output.status.code(), text.contains(part)), (Some(125), true), "{text}");
     }
     assert_eq!(fs::read(dir.join("precious")).expect("the file"), b"my notes");
+}
+
+/// As who owns a folder on the way can have it.
+#[test]
+fn a_folder_that_becomes_a_link_leads_no_statistics_elsewhere() {
+    if skipped_without_python("a_folder_that_becomes_a_link_leads_no_statistics_elsewhere") {
+        return;
+    }
+    let dir = TempDir::new();
+    for folder in ["way", "way/on", "elsewhere", "elsewhere/on"] {
+        fs::create_dir(dir.join(folder)).expect("a folder");
+    }
+    let counted = "exec python3 -c 'import socket; socket.socket()'";
+    let start = |before: &str| {
+        let output = run(["--stats", "way/on/counters", "sh", "-c", &format!("{before}{counted}")])
+            .current_dir(dir.path())
+            .output()
+            .expect("bypath starts");
+        assert!(output.status.success());
+        let length = |path: &str| fs::metadata(dir.join(path)).map_or(0, |found| found.len());
+        (stderr(&output), ["gone/on/counters", "elsewhere/on/counters"].map(length))
+    };
+    let (text, lengths) = start("mv way gone; ln -s elsewhere way; ");
+    assert!(text.contains("name the file without symbolic links"), "{text}");
+    assert_eq!(lengths, [0, 0]);
+    // A link that was on the way from the beginning is followed once and for all.
+    let (text, lengths) = start("");
+    assert_eq!((text.as_str(), lengths), ("", [0, RECORD_SIZE as u64]));
 }
 
 #[test]

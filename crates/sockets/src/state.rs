@@ -548,9 +548,10 @@ fn stats_file(config: &Config) -> Option<&'static StatsRecord> {
         mapped
     })();
     if let Err(e) = record {
+        let remedy = if e == Errno::LOOP { "; name the file without symbolic links" } else { "" };
         log::line(
             crate::config::LogLevel::Warn,
-            format_args!("cannot write statistics to {}: {e}", String::from_utf8_lossy(path)),
+            format_args!("cannot write statistics to {}: {e}{remedy}", String::from_utf8_lossy(path)),
         );
     }
     record.ok()

@@ -204,34 +204,51 @@ pub fn write_once(fd: i32, bytes: &[u8]) {
     unsafe { syscall(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
 }
 
-/// Opens (creating it, mode 0600) the file at `path`, NUL terminated, for reading and appending. Waits for nothing that may be there instead.
+/// Opens (creating it, mode 0600) the file at `path`, NUL terminated, for reading and appending. Waits for nothing that may be there instead, and follows no link: a folder on
+/// the way can be another user's, who puts one there meanwhile.
 ///
 /// # Errors
-/// As open(2); ELOOP: it is a symbolic link; EPERM: it is neither this user's nor root's.
+/// As open(2); ELOOP: it is a symbolic link, or one is on the way; EPERM: it is neither this user's nor root's; ENAMETOOLONG: a name of it has more than 255 bytes.
 pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
-    let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_APPEND;
-    // SAFETY: the path is a NUL-terminated string.
-    check(unsafe {
-        syscall(
-            libc::SYS_openat,
-            [
-                libc::AT_FDCWD as usize,
-                path.as_ptr() as usize,
-                (libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | careful) as usize,
-                0o600,
-                0,
-                0,
-            ],
-        )
-    })
-    .and_then(|n| {
-        let file = n as i32;
-        if status_of(file).is_ok_and(|st| st.st_uid == 0 || st.st_uid == process::euid()) {
-            return Ok(file);
+    let way = path.to_bytes();
+    let folder = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let mut at = open_at(libc::AT_FDCWD, if way.starts_with(b"/") { b"/" } else { b"." }, folder)?;
+    let mut names = way.split(|octet| *octet == b'/').filter(|name| !name.is_empty());
+    let mut name = names.next().unwrap_or(b".");
+    for next in names {
+        let step = open_at(at, name, libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        close(at);
+        at = step?;
+        if status_of(at).is_ok_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFLNK) {
+            close(at);
+            return Err(Errno::LOOP);
         }
-        close(file);
-        Err(Errno::PERM)
-    })
+        name = next;
+    }
+    let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_APPEND;
+    let file = open_at(at, name, libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | careful);
+    close(at);
+    let file = file?;
+    if status_of(file).is_ok_and(|st| st.st_uid == 0 || st.st_uid == process::euid()) {
+        return Ok(file);
+    }
+    close(file);
+    Err(Errno::PERM)
+}
+
+/// openat(2) of one name; a file that it creates has mode 0600.
+fn open_at(folder: i32, name: &[u8], flags: i32) -> Result<i32> {
+    // NAME_MAX, and a NUL.
+    let mut ended = [0u8; 256];
+    if name.len() >= ended.len() {
+        return Err(Errno::NAMETOOLONG);
+    }
+    ended[..name.len()].copy_from_slice(name);
+    // SAFETY: the name ends with a NUL.
+    let opened = unsafe {
+        syscall(libc::SYS_openat, [folder as usize, ended.as_ptr() as usize, flags as usize, 0o600, 0, 0])
+    };
+    check(opened).map(|fd| fd as i32)
 }
 
 /// Whether a file may have so many bytes: a call that made it longer would not only fail but raise SIGXFSZ, of which the

@@ -17,12 +17,11 @@ use bypath_sockets::config::{Config, OnUnsupported, SETTINGS, SMALLEST_DESCRIPTO
 use bypath_sockets::rules::text;
 use bypath_sockets::service::place;
 use clap::ValueHint;
-use rustix::fs::OFlags;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
@@ -266,20 +265,10 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
     if std::fs::symlink_metadata(&path).is_ok_and(|m| is_other(&m)) {
         return Err(no_file());
     }
-    // The library opens it by the same path, in each process.
+    // The library opens it by the same path, in each process, and follows no links.
     let unwritable =
         |e: io::Error| wrong(format!("cannot be written: {e}; name a file in a directory of yours"));
-    written::check_way(&path).map_err(unwritable)?;
-    // Whatever is there by now: nobody waits for it, and no link is followed.
-    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .custom_flags(careful.bits() as i32)
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(unwritable)?;
+    let (file, path) = written::append_to(&path).map_err(unwritable)?;
     let metadata = file.metadata().map_err(|e| wrong(e.to_string()))?;
     if is_other(&metadata) {
         return Err(no_file());
@@ -300,7 +289,7 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
             "holds something other than statistics and is left alone; name another file".to_owned(),
         ));
     }
-    path.into_os_string().into_string().map_err(|_| SettingsError::NotUtf8("BYPATH_STATS").into())
+    path.into_string().map_err(|_| SettingsError::NotUtf8("BYPATH_STATS").into())
 }
 
 /// Octets of the file once what is being appended to it is there: of a record that spans pages the first ones may be seen alone.
