@@ -27,10 +27,19 @@ pub(crate) fn usable<T>(p: *const T, count: usize, access: Access) -> usize {
     if !in_user_space(start, len) {
         return 0;
     }
-    match SEEN.with(|seen| seen.reach(start, len, access)) {
+    match SEEN
+        .with(|seen| if seen.is_known(start, len, access) { len } else { asked(seen, start, len, access) })
+    {
         all if all == len => count,
         part => part / size_of::<T>().max(1),
     }
+}
+
+/// Who seals waits for who asks the kernel: afterwards a filter may forbid it.
+#[cold]
+fn asked(seen: &Pages<16>, start: usize, len: usize, access: Access) -> usize {
+    let _busy = hook::asks();
+    seen.reach(start, len, access)
 }
 
 /// Whether `count` values at `p` can be read.

@@ -71,14 +71,8 @@ fn is_part(moved: Moved, iov: &[IoVec]) -> bool {
 #[cold]
 #[inline(never)]
 fn with_the_rest(iov: &[IoVec], done: usize, rest: impl FnOnce(&[IoVec]) -> isize) -> isize {
-    const ENDS: [c_int; 6] = [
-        libc::EPIPE,
-        libc::ECONNRESET,
-        libc::ECONNABORTED,
-        libc::ETIMEDOUT,
-        libc::EHOSTUNREACH,
-        libc::ENETUNREACH,
-    ];
+    const ENDS: [c_int; 5] =
+        [libc::ECONNRESET, libc::ECONNABORTED, libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETUNREACH];
     let mut left = [IoVec { base: 0, len: 0 }; 64];
     let (mut before, mut n) = (done, 0);
     for element in iov {
@@ -92,11 +86,15 @@ fn with_the_rest(iov: &[IoVec], done: usize, rest: impl FnOnce(&[IoVec]) -> isiz
     if n == 0 {
         return done as isize;
     }
+    let said = errno::get();
     match rest(&left[..n]) {
         more @ 0.. => done as isize + more,
         // The kernel tells it once, and of a connection that is over nobody has what was sent.
         failed if ENDS.contains(&errno::get()) => failed,
-        _ => done as isize,
+        _ => {
+            errno::set(said);
+            done as isize
+        }
     }
 }
 

@@ -767,6 +767,11 @@ pub fn signal_waits() -> Option<&'static Deferred> {
     signals::busy().map(thread::Record::deferred)
 }
 
+/// The calling thread, if it is known, asks the kernel something that the program has not asked, until what this returns is dropped.
+pub fn asks() -> thread::Busy {
+    thread::Busy::of_known()
+}
+
 /// A handler of the program is about to run in the calling thread, and has returned when what this returns is dropped.
 pub fn signal_runs() -> thread::Busy {
     thread::Busy::interrupted()

@@ -321,6 +321,11 @@ impl Busy {
         }
     }
 
+    /// The same of a thread that has made a call before; others are not made known for it.
+    pub fn of_known() -> Busy {
+        MINE.get().map_or(Busy(None), Busy::of)
+    }
+
     /// Of the calling thread.
     fn of(t: &'static Record) -> Busy {
         let outer = t.busy.load(Relaxed);

@@ -79,15 +79,18 @@ impl<const N: usize> Pages<N> {
         }
     }
 
+    /// Whether the `len` bytes at `base` are known to be accessible: nobody is asked.
+    #[inline]
+    pub fn is_known(&self, base: usize, len: usize, access: Access) -> bool {
+        let page = base & !(PAGE - 1);
+        len == 0 || base - page + len <= PAGE && self.knows(page, access)
+    }
+
     /// How many of the `len` bytes at `base` lie before the first byte that cannot be accessed. The range is
     /// inside the address space ([`crate::user::in_user_space`]).
     #[inline]
     pub fn reach(&self, base: usize, len: usize, access: Access) -> usize {
-        let page = base & !(PAGE - 1);
-        if len == 0 || base - page + len <= PAGE && self.knows(page, access) {
-            return len;
-        }
-        self.reach_far(base, len, access)
+        if self.is_known(base, len, access) { len } else { self.reach_far(base, len, access) }
     }
 
     #[inline(never)]

@@ -195,12 +195,12 @@ fn what_waits_for_room_is_said_to_nobody_who_has_the_number_next() {
         inc.h.head.store(Head::new(tail, Path::Ring).raw(), SeqCst);
         tail > begun + size
     });
-    // All of it is unread again.
+    // It is full, and all of it is unread again.
     until("the ring is not taken back", || {
         let tail = inc.t.tail.load(SeqCst);
-        if inc.path() != Path::Kernel {
+        std::thread::sleep(Duration::from_millis(5));
+        if inc.path() != Path::Kernel && inc.t.tail.load(SeqCst) == tail {
             inc.h.head.store(Head::new(tail - size, Path::Ring).raw(), SeqCst);
-            std::thread::sleep(Duration::from_millis(20));
         }
         inc.path() == Path::Kernel
     });
