@@ -60,8 +60,12 @@ pub fn append_to(path: &Path) -> io::Result<(File, OsString)> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | careful;
     let file = fs::openat(&place.folder, &*place.name, flags, PRIVATE)?;
     let link = format!("/proc/self/fd/{}", place.folder.as_raw_fd());
-    let folder = fs::readlink(link, Vec::new())?.into_bytes();
-    Ok((file.into(), Path::new(OsStr::from_bytes(&folder)).join(&place.name).into_os_string()))
+    let path = match fs::readlink(link, Vec::new()) {
+        Ok(folder) => Path::new(OsStr::from_bytes(folder.to_bytes())).join(&place.name),
+        // Where there is no `/proc`: as it was given. If it has links the programs say so.
+        Err(_) => std::path::absolute(path)?,
+    };
+    Ok((file.into(), path.into_os_string()))
 }
 
 fn is_fifo(path: &Path) -> bool {
